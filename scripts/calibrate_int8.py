@@ -1,13 +1,13 @@
-"""Measure the ranges of the inputs of the built-in models' matrix products, for their int8 variants.
+"""Measure the ranges of the inputs of the built-in model's matrix products, for its int8 variant.
 
 ``python -m scripts.calibrate_int8`` writes the figures, the graphs and the vectors of a known text. It
-takes a minute or two. The factors of the channels stay as they are, because recto-en-1 was trained with them.
+takes a minute or two. The factors of the channels stay as they are, because the model was trained with them.
 The number of the variant in `recto.embedders.granite.embedder` changes with the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,11 @@ from onnx import TensorProto, helper
 from recto.api import sample_source
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing import read
-from recto.embedders.granite.embedder import MAX_TOKENS, MODELS, PROBE, VARIANTS, Variant
-from recto.embedders.granite.weights import CALIBRATION, Arrays, find_pack, read_calibration, read_tokenizer
+from recto.embedders.granite.bpe import MergeRules
+from recto.embedders.granite.embedder import MAX_TOKENS, PROBE, VARIANTS, Variant
+from recto.embedders.granite.weights import CALIBRATION, MERGES, Arrays, read_calibration
 from recto.embedders.onnx import Weights, new_session, new_tokenizer
 from recto.evaluation.suites import documented_suite
-from recto.settings import BUILT_IN_MODEL
 from scripts import make_graph
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _THREADS = 2
 
 def texts() -> list[list[int]]:
     """Return the tokens of every chunk of the sample book, and of the queries of its suite."""
-    tokenizer = new_tokenizer(read_tokenizer(find_pack()))
+    tokenizer = new_tokenizer(MergeRules(MERGES).description())
     source = sample_source()
     chunks = [
         passage.embedded
@@ -71,15 +71,14 @@ def measure(weights: Arrays, rows: Iterable[list[int]]) -> Ranges:
     return ranges
 
 
-def figures(ranges: Mapping[str, Ranges]) -> dict[str, NDArray[Any]]:
-    """Return the factors, and a scale and a zero point for each product that fit all models."""
+def figures(measured: Ranges) -> dict[str, NDArray[Any]]:
+    """Return the factors, and a scale and a zero point for each product."""
     found: dict[str, NDArray[Any]] = {}
     for name, known in read_calibration().items():
         edges = [0.0]
-        for model, measured in ranges.items():
-            divided = model == BUILT_IN_MODEL and name.endswith(".ao")  # its values are divided already
-            factors = np.float32(1) if divided else known.factors
-            edges += [float(part) for edge in measured[name] for part in edge / factors]
+        # Attention's values are divided already.
+        factors = np.float32(1) if name.endswith(".ao") else known.factors
+        edges += [float(part) for edge in measured[name] for part in edge / factors]
         scale = np.float32((max(edges) - min(edges)) / 255)
         found[f"{name}.factors"] = known.factors.astype(np.float16)
         found[f"{name}.scale"] = np.array(scale)
@@ -89,20 +88,16 @@ def figures(ranges: Mapping[str, Ranges]) -> dict[str, NDArray[Any]]:
 
 def probe(variant: Variant, path: Path) -> None:
     """Write the vector of the known text."""
-    session = new_session(variant.graph.read_bytes(), 1, Weights(arrays=variant.make(find_pack())))
+    session = new_session(variant.graph.read_bytes(), 1, Weights(arrays=variant.make()))
     ids = np.array([PROBE], np.int64)
     session.run(["vectors"], {"ids": ids, "mask": np.zeros(ids.shape, np.float32)})[0][0].tofile(path)
 
 
 def main() -> None:
     """Write all files of the int8 variants."""
-    rows = texts()
-    ranges = {name: measure(model.variants["fp32"].make(find_pack()), rows) for name, model in MODELS.items()}
-    np.savez(CALIBRATION, **figures(ranges))  # type: ignore[arg-type]
+    np.savez(CALIBRATION, **figures(measure(VARIANTS["fp32"].make(), texts())))  # type: ignore[arg-type]
     for precision, variant in VARIANTS.items():
         variant.graph.write_bytes(make_graph.build(precision).SerializeToString(deterministic=True))
-    for model in MODELS.values():
-        variant = model.variants["int8"]
         if variant.probe:
             probe(variant, variant.probe)
     print(f"{CALIBRATION.name}: {CALIBRATION.stat().st_size} bytes")

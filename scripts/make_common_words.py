@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from array import array
 
-from recto.embedders.granite.weights import find_pack, read_tokenizer
+from recto.embedders.granite.bpe import MergeRules
+from recto.embedders.granite.weights import MERGES
 from recto.search.analyzer import term_id
 from recto.search.lexical import COMMON_WORDS
 
@@ -18,7 +19,7 @@ _WORD_START = "Ġ"  # the space before a word in byte-pair encodings
 
 def build() -> bytes:
     """Return the sorted term ids of the words, four bytes each."""
-    vocabulary = json.loads(read_tokenizer(find_pack()))["model"]["vocab"]
+    vocabulary = json.loads(MergeRules(MERGES).description())["model"]["vocab"]
     words = (token.removeprefix(_WORD_START) for token in vocabulary if token.startswith(_WORD_START))
     return array(
         "I", sorted({term_id(word) for word in words if word.isascii() and word.isalpha() and word.islower()})

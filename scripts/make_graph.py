@@ -1,4 +1,4 @@
-"""Write the ONNX graphs of the built-in model: operators and names only; the model pack has the weights.
+"""Write the ONNX graphs of the built-in model: operators and names only; `recto-1.npz` has the weights.
 
 Run it after a change of a graph: ``python -m scripts.make_graph``. A test compares the files with the
 output of this script.
@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from recto.embedders.granite.embedder import VARIANTS
-from recto.embedders.granite.weights import Arrays, find_pack, layout, read_calibration
+from recto.embedders.granite.weights import Arrays, layout, read_calibration
 from recto.settings import Precision
 
 HIDDEN, LAYERS, HEADS = 384, 6, 12
@@ -196,8 +196,8 @@ def build(precision: Precision = "fp32") -> onnx.ModelProto:
     """Build the model: token ids and an additive mask in, one normalised vector per text out."""
     variant = VARIANTS[precision]
     if precision == "int8":
-        return int8_model(Int8Graph(variant.make(find_pack()), variant.weights.name))
-    g = Graph(variant.make(find_pack()), variant.weights.name)
+        return int8_model(Int8Graph(variant.make(), variant.weights.name))
+    g = Graph(variant.make(), variant.weights.name)
     x, split, bias = beginning(g)
     for number in range(LAYERS - 1):
         x = layer_of_all(g, x, f"l{number}", split, bias)
@@ -267,7 +267,7 @@ def finished(g: Graph, vector: str) -> onnx.ModelProto:
     g.nodes.append(helper.make_node("LpNormalization", [vector], ["vectors"], name="normalise", axis=-1, p=2))
     graph = helper.make_graph(
         g.nodes,
-        "granite-embedding-30m-english",
+        "recto-1",
         [
             helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "tokens"]),
             helper.make_tensor_value_info("mask", TensorProto.FLOAT, ["batch", "tokens"]),

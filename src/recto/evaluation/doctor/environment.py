@@ -31,7 +31,6 @@ from recto.protocols import (
 )
 from recto.settings import (
     BUILT_IN_MODEL,
-    BUILT_IN_MODELS,
     CLOUD_VARIABLES,
     Settings,
     index_command,
@@ -229,20 +228,16 @@ def model(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Check the hash of the local model's file, and embed one word."""
     embedder = open_embedder(settings, context.messages.append)
     evidence, repaired = [], []
-    if settings.embedder == "local" and settings.model in BUILT_IN_MODELS:
+    if settings.embedder == "local" and settings.model == BUILT_IN_MODEL:
         from recto._util.files import sha256
         from recto.embedders.granite.embedder import remove_damaged_weights
-        from recto.embedders.granite.weights import BODY, BODY_SHA256, INSTALL, SHA256, find_pack
+        from recto.embedders.granite.weights import MODEL, MODEL_SHA256
 
-        files = {find_pack(): (SHA256, INSTALL)}
-        if settings.model == BUILT_IN_MODEL:
-            files[BODY] = BODY_SHA256, install_command()
-        for path, (expected, repair) in files.items():
-            if not path.is_file() or sha256(path) != expected:
-                message = "A file of the local embedding model does not have the expected hash"
-                yield error("damaged", message, str(path), repair=repair)
-                return
-            evidence.append(f"{path.name}: SHA-256 as expected")
+        if not MODEL.is_file() or sha256(MODEL) != MODEL_SHA256:
+            message = "A file of the local embedding model does not have the expected hash"
+            yield error("damaged", message, str(MODEL), repair=install_command(again=True))
+            return
+        evidence.append(f"{MODEL.name}: SHA-256 as expected")
         repaired = remove_damaged_weights(settings.home / "cache")
     try:
         embedder.embed_query("book")
