@@ -112,9 +112,9 @@ def _call(
     return subprocess.CompletedProcess(words, code, stdout, stderr)
 
 
-def reuse_embedder(_: Path, threads: int, precision: Precision, *, model: str, **more: object) -> Embedder:
+def reuse_embedder(_: Path, threads: int, precision: Precision, **more: object) -> Embedder:
     """Return the embedder of this process, in place of `built_in_embedder`."""
-    return shared_embedder(SHARED, threads, precision, model)
+    return shared_embedder(SHARED, threads, precision)
 
 
 def run(command: list[str] | str, home: Path, directory: str | Path = ROOT, **more: str) -> Done:

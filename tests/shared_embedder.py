@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recto.embedders.granite import embedder as granite
 from recto.protocols import Embedder, EmbedderAbilities, Progress, embedder_abilities
-from recto.settings import BUILT_IN_MODEL, Precision
+from recto.settings import Precision
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
 
@@ -109,10 +109,8 @@ class Counting(ForwardingEmbedder):
 
 
 @cache
-def shared_embedder(
-    home: Path, threads: int, precision: Precision, model: str = BUILT_IN_MODEL
-) -> RememberingEmbedder:
-    """Return the embedder of this process for a model and a precision; nobody closes it."""
-    embedder = _open(home, threads, precision, model=model)
+def shared_embedder(home: Path, threads: int, precision: Precision) -> RememberingEmbedder:
+    """Return the embedder of this process for a precision; nobody closes it."""
+    embedder = _open(home, threads, precision)
     vars(embedder)["close"] = lambda: None  # a test that closes a retriever would close it for all others
     return RememberingEmbedder(embedder)

@@ -93,14 +93,14 @@ def load_error(values: dict[str, str], directory: Path) -> ConfigurationError:
 @pytest.mark.parametrize(
     ("values", "parts"),
     [
-        ({}, ("local", "edge", "recto-en-1", ())),
+        ({}, ("local", "edge", "recto-1", ())),
         (CLOUD, ("cohere", "server", "embed-english-v3.0", ("cloud",))),
-        ({**CLOUD, "RECTO_PROFILE": "embedded"}, ("local", "edge", "recto-en-1", ())),
+        ({**CLOUD, "RECTO_PROFILE": "embedded"}, ("local", "edge", "recto-1", ())),
         (
             {"QDRANT_URL": "http://127.0.0.1:6333", "RECTO_EMBEDDER": "local"},
-            ("local", "server", "recto-en-1", ("cloud",)),
+            ("local", "server", "recto-1", ("cloud",)),
         ),
-        ({"COHERE_API_KEY": "  ", "QDRANT_URL": ""}, ("local", "edge", "recto-en-1", ())),
+        ({"COHERE_API_KEY": "  ", "QDRANT_URL": ""}, ("local", "edge", "recto-1", ())),
         (OPENAI, ("openai", "edge", "m", ("openai",))),
     ],
     ids=["nothing", "cloud", "embedded wins", "one half", "blank is not set", "OpenAI"],

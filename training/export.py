@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from recto.embedders.granite.bpe import byte_letters
 from recto.embedders.granite.weights import CALIBRATION
-from training.vocabulary import FIRST, read_tokenizer
+
+from training.vocabulary import FIRST, merge_rules, read_tokenizer
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -32,8 +32,7 @@ def merges(description: dict[str, Any], new: Sequence[Sequence[str]]) -> bytes:
     """Return pairs of tokens in ascending order, the rank and result of each, and the token of each byte."""
     vocabulary: dict[str, int] = dict(description["model"]["vocab"])
     token, rules = FIRST, []
-    old = [rule.split(" ") if isinstance(rule, str) else rule for rule in description["model"]["merges"]]
-    for rank, (left, right) in enumerate([*old, *new]):
+    for rank, (left, right) in enumerate([*merge_rules(description), *new]):
         if left + right not in vocabulary:
             vocabulary[left + right] = token
             token += 1
@@ -78,10 +77,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--prompt", type=Path, required=True, help="rows of the context prompt: an .npz file")
     options = parser.parse_args(arguments)
     data = b"".join(part.read_bytes() for part in sorted(options.parts.glob("*.part")))
-    with np.load(io.BytesIO(data)) as trained, np.load(options.prompt) as prompt, np.load(CALIBRATION) as ranges:
-        factors = {name.removesuffix(".factors"): ranges[name].astype(np.float32) for name in ranges if name.endswith(".factors")}
+    with (
+        np.load(io.BytesIO(data)) as trained,
+        np.load(options.prompt) as prompt,
+        np.load(CALIBRATION) as ranges,
+    ):
+        factors = {
+            name.removesuffix(".factors"): ranges[name].astype(np.float32)
+            for name in ranges
+            if name.endswith(".factors")
+        }
         arrays = shipped(dict(trained), dict(prompt), factors)
-    np.savez_compressed(options.out / "recto-1.npz", **dict(sorted(arrays.items())))
+    np.savez_compressed(options.out / "recto-1.npz", **dict(sorted(arrays.items())))  # type: ignore[arg-type]
     rules = merges(read_tokenizer(options.pack), json.loads(options.merges.read_text("utf-8")))
     (options.out / "recto-1-merges.bin").write_bytes(rules)
     for name in ("recto-1.npz", "recto-1-merges.bin"):

@@ -1,7 +1,7 @@
-"""Train the multilingual model: `python training/multilingual.py DIRECTORY --out OUT`.
+"""Train the multilingual model: `python -m training.multilingual DIRECTORY --out OUT`.
 
 DIRECTORY has what `training.vocabulary` wrote (`merges.json`, `corpus-*.json.xz`), `pack.hmsemb` and
-`granite-int8.npz` (see `train.py`), `recto-en-1.npz`, and `eval.json.gz` (books and questions for measuring).
+`recto-1-int8.npz` (see `train.py`), `recto-en-1.npz`, and `eval.json.gz` (books and questions for measuring).
 The student reproduces the vectors of recto-en-1 (the teacher) for English texts and for their translations.
 """
 
@@ -20,8 +20,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own abbreviation
-from tokenizers import Tokenizer
-from train import MAX_TOKENS, Model, Tensor, Weights, load_model, say, straight_through
+from tokenizers import Tokenizer, models
+
+from training.train import MAX_TOKENS, Model, Tensor, Weights, load_model, say, straight_through
+from training.vocabulary import merge_rules
 
 FIRST, SIZE = 50_281, 1 << 16
 GROUP = 64  # numbers of a row that share a scale
@@ -31,7 +33,7 @@ _LONGEST = MAX_TOKENS - 2
 _MICRO = 1 << 17  # padded tokens that are computed at once
 _WIDTH = 16
 _FILE = 15_000_000  # bytes
-_MEASURED = frozenset("ar de es fa fr hi ja ko pt ru tr ur zh".split())
+_MEASURED = frozenset(("ar", "de", "es", "fa", "fr", "hi", "ja", "ko", "pt", "ru", "tr", "ur", "zh"))
 
 
 def teacher_weights(model: Model, path: Path) -> Weights:
@@ -101,10 +103,12 @@ class Corpus:
             content = json.loads(lzma.decompress(path.read_bytes()))
             english = arrays(old, content["english"])
             passages += arrays(old, content["passages"])
-            for language, found in content["pairs"].items():
-                found = found[:limit] if limit else found
+            for language, all_pairs in content["pairs"].items():
+                found = all_pairs[: limit or None]
                 rows = arrays(new, [text for _, text in found])
-                kept = ((known + place, english[place], row) for (place, _), row in zip(found, rows, strict=True))
+                kept = (
+                    (known + place, english[place], row) for (place, _), row in zip(found, rows, strict=True)
+                )
                 pairs.setdefault(language, []).extend(kept)
             known += len(english)
             say(f"# {path.name}: {sum(map(len, pairs.values()))} pairs")
@@ -113,13 +117,15 @@ class Corpus:
             passages += arrays(old, json.loads(lzma.decompress(data) if path.suffix == ".xz" else data))
         names = [name for name in pairs if not name.startswith("q-")]
         asked = [row for name, rows in pairs.items() if name.startswith("q-") for row in rows]
-        rows = [row for name in names for row in pairs[name]] + asked
-        self.ids = torch.tensor([number for number, _, _ in rows], device=device)
-        self.english = Texts([row for _, row, _ in rows], device)
-        self.translated = Texts([row for _, _, row in rows], device)
+        every = [row for name in names for row in pairs[name]] + asked
+        self.ids = torch.tensor([number for number, _, _ in every], device=device)
+        self.english = Texts([row for _, row, _ in every], device)
+        self.translated = Texts([row for _, _, row in every], device)
         self.passages = Texts(passages or [np.zeros(1, np.uint16)], device)
         counts = [len(pairs[name]) for name in names]
-        sizes = np.array([n**0.4 * (3 if name in _MEASURED else 1) for n, name in zip(counts, names, strict=True)])
+        sizes = np.array(
+            [n**0.4 * (3 if name in _MEASURED else 1) for n, name in zip(counts, names, strict=True)]
+        )
         # The last group are the questions, with a sixteenth of a batch.
         shares = [*sizes / sizes.sum(), *([1 / 16] if asked else [])]
         self.shares = torch.tensor(shares, device=device)
@@ -255,6 +261,7 @@ def rounded_rows(table: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def embed_texts(model: Model, texts: Sequence[str]) -> Tensor:
+    """Return the vectors of texts."""
     rows = Texts([row[:_LONGEST] for row in arrays(model.tokenizer, texts)], model.device)
     places = torch.arange(len(texts), device=model.device)
     with torch.no_grad():
@@ -272,7 +279,9 @@ def measure(label: str, model: Model, path: Path, kept: dict[str, Tensor], only:
             continue
         source = books[on]
         if on not in made:
-            made[on] = embed_texts(model, [f"{h}\n\n{t}" for h, t in zip(source["hp"], source["text"], strict=True)])
+            made[on] = embed_texts(
+                model, [f"{h}\n\n{t}" for h, t in zip(source["hp"], source["text"], strict=True)]
+            )
             if on not in kept:
                 kept[on] = made[on]
             cosine = float((made[on] * kept[on]).sum(1).mean())
@@ -286,11 +295,16 @@ def measure(label: str, model: Model, path: Path, kept: dict[str, Tensor], only:
         best = best.scatter_reduce(1, of.expand(len(asked), -1), scores, "amax").cpu().numpy()
         values = []
         for row, question in zip(best, asked, strict=True):
-            ranks = [int((row > row[pages[page]]).sum()) if page in pages else 999 for page in question["gold"]]
+            ranks = [
+                int((row > row[pages[page]]).sum()) if page in pages else 999 for page in question["gold"]
+            ]
             decisive = max(ranks) if question["match"] == "all" else min(ranks)
             values.append((decisive < 1, decisive < 5, 1 / (min(ranks) + 1)))
         found[name] = np.array(values, float).mean(0)
-    text = lambda value: "/".join(f"{number:.3f}" for number in value)  # noqa: E731
+
+    def text(value: Any) -> str:
+        return "/".join(f"{number:.3f}" for number in value)
+
     for title, names in (
         ("English", [name for name in found if not name.startswith(("fa-", "x-"))]),
         ("native", [name for name in found if name.startswith("fa-")]),
@@ -317,7 +331,9 @@ def train(options: argparse.Namespace) -> None:
     if options.measure_teacher:
         measure("teacher", teacher, folder / "eval.json.gz", kept)
     if options.minutes:
-        weights = {name: value.clone() for name, value in teacher.weights.items()} | {"word_emb": grown.clone()}
+        weights = {name: value.clone() for name, value in teacher.weights.items()} | {
+            "word_emb": grown.clone()
+        }
         if options.start:
             load(weights, options.start)
         student = Model(teacher.arch, new, weights, teacher.calibration, device)
@@ -329,11 +345,8 @@ def train(options: argparse.Namespace) -> None:
 
 def fill_rows(grown: Tensor, old: Tokenizer, new: Tokenizer) -> None:
     """Start each new row with the mean of the rows of its old tokens."""
-    from tokenizers import models
-
-    model = json.loads(old.to_str())["model"]
-    rules = [tuple(rule.split(" ")) if isinstance(rule, str) else tuple(rule) for rule in model["merges"]]
-    whole = Tokenizer(models.BPE(model["vocab"], rules))
+    description = json.loads(old.to_str())
+    whole = Tokenizer(models.BPE(description["model"]["vocab"], merge_rules(description)))
     added = [(name, token) for name, token in new.get_vocab().items() if token >= FIRST]
     for (_, token), encoding in zip(added, whole.encode_batch([name for name, _ in added]), strict=True):
         grown[token] = grown[encoding.ids].mean(0)
@@ -406,7 +419,9 @@ def load(weights: Weights, start: Path) -> None:
     """Continue from what `save` wrote in a folder."""
     data = b"".join(part.read_bytes() for part in sorted(start.glob("*.part")))
     device = weights["word_emb"].device
-    content = {name: torch.from_numpy(value).to(device).float() for name, value in np.load(io.BytesIO(data)).items()}
+    content = {
+        name: torch.from_numpy(value).to(device).float() for name, value in np.load(io.BytesIO(data)).items()
+    }
     rows, scales = content.pop("rows"), content.pop("scales")
     weights["word_emb"] = (rows.view(SIZE, -1, GROUP) * scales[:, :, None]).view(SIZE, -1)
     weights.update(content)

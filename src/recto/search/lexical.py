@@ -13,7 +13,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from recto._util.languages import ENGLISH, UNSPACED_LANGUAGES
+from recto._util.languages import ENGLISH, UNSPACED_LANGUAGES, detect_language
 from recto.protocols import Embedder, Index, embedder_abilities
 from recto.search.analyzer import (
     ANALYZER,
@@ -42,6 +42,7 @@ _PREFIX = 3  # letters; words with the same prefix are neighbours in the vocabul
 _MAX_SCANNED = 5_000  # rows that are compared for one correction
 _MIN_OTHER_CORRECTED = 8  # letters of words that are not English, which have no list of common words
 _LANGUAGE_MARK = "@"  # the prefix of terms that count the chunks of a language other than English
+_MIN_STOP_WORDS = 2  # of a language, in a query that is in this language
 _LANGUAGE_SHARE = 0.1  # of the chunks of a book that its languages have
 # The least weight of the lexical score in languages that the embedding model does not know (decision 18).
 _OTHER_WEIGHT, _UNSPACED_WEIGHT = 1.5, 3.0
@@ -192,6 +193,15 @@ class Lexicon:
         words = query.split()
         return max(languages, key=lambda language: sum(is_stop_word(word, language) for word in words))
 
+    def foreign_language(self, query: str) -> str:
+        """Return the language of a query that is in none of the book's languages, or an empty tag."""
+        words = query.split()
+        is_too_short = query.isascii() and len(words) < _MIN_STOP_WORDS
+        if is_too_short or any(is_stop_word(word, one) for word in words for one in self.languages):
+            return ""
+        language = detect_language(query, _MIN_STOP_WORDS)
+        return "" if language in self.languages else language
+
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term, as the engine computes it."""
         count = self.count(term)
@@ -310,7 +320,7 @@ class LexicalQuery(NamedTuple):
 
     The score of a chunk is the share of the largest BM25 score that any text can have. `known` is the share
     of the query's words that the book has, weighted by IDF. `weight` is the weight of the lexical score in
-    hybrid search.
+    hybrid search. `language` is the one of the query; the book may not have it.
     """
 
     vector: SparseVector
@@ -340,6 +350,7 @@ def analyze_query(
     text: str, lexicon: Lexicon, lexical_weight: float = LEXICAL_WEIGHT, language: str = ""
 ) -> LexicalQuery:
     """Look up the words of a query in the vocabulary of a book, and correct those that it does not have."""
+    foreign = "" if language else lexicon.foreign_language(text)
     language = language or lexicon.language_of(text)
     words = tuple(lexicon.analyze_word(word, language) for word in query_words(text, language))
     terms = dict.fromkeys(term for word in words for term in word.terms)
@@ -355,7 +366,7 @@ def analyze_query(
         words,
         known_idf / (sum(word.idf for word in words) or 1.0),
         hybrid_weight(text, lexical_weight),
-        language,
+        foreign or language,
     )
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from recto._util.languages import ENGLISH, detect_language
+from recto._util.languages import ENGLISH
 from recto._util.text import filter_keys, nearest
-from recto.protocols import Index
-from recto.search.analyzer import is_stop_word
-from recto.search.lexical import LexicalQuery, Lexicon
-from recto.search.pipeline import QueryHits, SearchedBatch
+from recto.protocols import Index, embedder_abilities
+from recto.search.lexical import LexicalQuery
+from recto.search.pipeline import OpenIndex, QueryHits, SearchedBatch
 from recto.types.index import Calibration
 from recto.types.request import SearchRequest
 from recto.types.search import Coverage, Filters, Hit, Mode, Outcome, PageGroup, SearchResponse
@@ -22,7 +21,6 @@ COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
 # every book has its own.
 SPREAD = 0.05
 """The spread of the books that answerability was fitted to."""
-_MIN_STOP_WORDS = 2  # of a language, in a query that is in this language
 _ABOVE_WEIGHT, _KNOWN_WEIGHT, _OFFSET = 16.0, 6.4, -7.2
 COVERAGE_RULES = {
     "covered_from": COVERED_FROM,
@@ -56,7 +54,7 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
         outcome,
         searched.timings,
         message,
-        info.warnings + warnings + _other_language(result.query.text, run.opened.lexicon),
+        info.warnings + warnings + _other_language(run.opened, mode, lexical),
         noise_score(info.noise_floor, mode, lexical),
         generation=info.generation,
         mode=mode,
@@ -66,21 +64,15 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
     )
 
 
-def _other_language(query: str, lexicon: Lexicon | None) -> tuple[str, ...]:
-    """Return a note about a query in a language that the book does not have."""
-    words = query.split()
-    is_too_short = query.isascii() and len(words) < _MIN_STOP_WORDS
-    if (
-        lexicon is None
-        or is_too_short
-        or any(is_stop_word(word, one) for word in words for one in lexicon.languages)
-    ):
+def _other_language(opened: OpenIndex, mode: Mode, lexical: LexicalQuery | None) -> tuple[str, ...]:
+    """Return a note about a query in a language that the book does not have, unless the model knows it."""
+    if opened.lexicon is None or lexical is None or lexical.language in opened.lexicon.languages:
         return ()
-    language = detect_language(query, _MIN_STOP_WORDS)
-    if language in ("", *lexicon.languages):
+    known = embedder_abilities(opened.embedder).languages
+    if mode != "lexical" and (not known or lexical.language in known):
         return ()
-    book = " and ".join(f"'{one}'" for one in lexicon.languages)
-    return (f"The query seems to be in another language ('{language}') than the book ({book}).",)
+    book = " and ".join(f"'{one}'" for one in opened.lexicon.languages)
+    return (f"The query seems to be in another language ('{lexical.language}') than the book ({book}).",)
 
 
 def group_by_page(response: SearchResponse, pages: int) -> SearchResponse:

@@ -27,7 +27,7 @@ Semantic = Literal["auto", "on", "off"]
 
 POSITIONS = 128
 """The tokens of a query that the browser embeds: more would take seconds there."""
-MODEL_SHA256 = "0ce6555afbe5913774538bc8c393e7ee889822484a6df272ac2107545ad22463"
+MODEL_SHA256 = "c9ccd3c31d5a7e3fc78eb9f804b9528b08ae166da680f5841947b4b755a5f1f2"
 """The hash of the model's files: it names their folder, so that it is the same for all books and exports."""
 SHARD_TOKENS = 32
 """The rows of the token table in a file of 13 KB."""

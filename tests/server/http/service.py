@@ -148,8 +148,8 @@ class Service(ThreadServer):
             return make_app(settings, options, lambda _: None)
 
     @staticmethod
-    def _open_model(_home: Path, threads: int, precision: Precision, **more: Any) -> Embedder:
-        return shared_embedder(SHARED, threads, precision, more["model"]).real
+    def _open_model(_home: Path, threads: int, precision: Precision, **_: Any) -> Embedder:
+        return shared_embedder(SHARED, threads, precision).real
 
     def check(self, method: str, path: str, reply: Reply) -> None:
         if method == "HEAD" or reply.headers.get("content-type") != "application/json":

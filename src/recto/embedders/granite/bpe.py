@@ -43,7 +43,7 @@ class MergeRules:
 
     def description(self) -> bytes:
         """Return a tokenizer.json with these rules, for the `tokenizers` library."""
-        names = {token: letter for token, letter in zip(self._letters, byte_letters(), strict=True)}
+        names = dict(zip(self._letters, byte_letters(), strict=True))
         merges = []
         for rule in sorted(range(len(self._ranks)), key=self._ranks.__getitem__):
             left, right = names[self._pairs[rule] >> 16], names[self._pairs[rule] & 0xFFFF]
@@ -90,7 +90,9 @@ class MergeRules:
 def byte_letters() -> list[str]:
     """Return the character that stands for each byte in the names of tokens: itself, if it is visible."""
     visible = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
-    stand_ins = {byte: chr(_BYTES + place) for place, byte in enumerate(b for b in range(_BYTES) if b not in visible)}
+    stand_ins = {
+        byte: chr(_BYTES + place) for place, byte in enumerate(b for b in range(_BYTES) if b not in visible)
+    }
     return [stand_ins.get(byte, chr(byte)) for byte in range(_BYTES)]
 
 

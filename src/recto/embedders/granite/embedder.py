@@ -53,26 +53,24 @@ class Variant(NamedTuple):
     probe: Path | None = None
 
 
-FINGERPRINT = EmbedderFingerprint(
-    BUILT_IN_MODEL, MODEL_SHA256[:40], dim=384, variant="int8-weights-fp32"
-)
+FINGERPRINT = EmbedderFingerprint(BUILT_IN_MODEL, MODEL_SHA256[:40], dim=384, variant="int8-weights-fp32")
 OLDER = EmbedderFingerprint(
     "recto-en-1", "7dd1426a95b235950896165bdf164185694208e3", dim=384, variant="int8-weights-fp32"
 )
-"""The model of version 0.3: recto-1 was trained to give English texts its vectors, so it can search its indexes."""
+"""The model of version 0.3. recto-1 embeds English texts nearly the same way, so it searches its indexes."""
 VARIANTS: dict[Precision, Variant] = {
     "fp32": Variant(
         FINGERPRINT,
         _HERE / "recto-1.onnx",
         Path(BUILT_IN_MODEL, "fp32.weights"),
-        "",
+        "f10c85c3bb7bf2e94770e6cfbfa11ca070f9566f52630017d5823183b5e34ac3",
         read_fp32,
     ),
     "int8": Variant(
         replace(FINGERPRINT, variant="int8-4"),  # the number changes with the vectors
         _HERE / "recto-1-int8.onnx",
         Path(BUILT_IN_MODEL, "int8.weights"),
-        "",
+        "832c41fbfc26f04910c42c9d624d490be0e4ea9e7f467e84c11891ff6a5b0349",
         read_int8,
         _HERE / "recto-1-int8-probe.f32",
     ),
