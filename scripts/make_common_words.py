@@ -10,7 +10,7 @@ import json
 from array import array
 
 from recto.embedders.granite.bpe import MergeRules
-from recto.embedders.granite.weights import MERGES
+from recto.embedders.granite.weights import MERGES, PROMPT_TOKENS
 from recto.search.analyzer import term_id
 from recto.search.lexical import COMMON_WORDS
 
@@ -20,7 +20,11 @@ _WORD_START = "Ġ"  # the space before a word in byte-pair encodings
 def build() -> bytes:
     """Return the sorted term ids of the words, four bytes each."""
     vocabulary = json.loads(MergeRules(MERGES).description())["model"]["vocab"]
-    words = (token.removeprefix(_WORD_START) for token in vocabulary if token.startswith(_WORD_START))
+    words = (
+        token.removeprefix(_WORD_START)
+        for token, number in vocabulary.items()
+        if token.startswith(_WORD_START) and number < PROMPT_TOKENS.start  # later ones are of other languages
+    )
     return array(
         "I", sorted({term_id(word) for word in words if word.isascii() and word.isalpha() and word.islower()})
     ).tobytes()

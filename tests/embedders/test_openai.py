@@ -14,7 +14,7 @@ import pytest
 from recto._util import PROBE_TEXTS, is_same_probe
 from recto._util.retry import retry_after
 from recto.embedders import openai as module
-from recto.embedders.model_cards import ModelCard, model_card
+from recto.embedders.model_cards import ModelCard, model_card, model_languages
 from recto.embedders.openai import OpenAIEmbedder, count_tokens
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions
@@ -110,6 +110,21 @@ def test_every_server(flavour: str, told: list[Any], waits: list[Any], make: Mak
 )
 def test_model_cards(name: str, card: ModelCard) -> None:
     assert model_card(name) == card
+
+
+@pytest.mark.parametrize(
+    ("name", "languages"),
+    [
+        ("embed-english-v3.0", ("en",)),
+        ("BAAI/bge-small-en-v1.5", ("en",)),
+        ("jina-embeddings-v2-base-en", ("en",)),
+        ("embed-multilingual-v3.0", ()),
+        ("Qwen/Qwen3-Embedding-0.6B", ()),
+        ("snowflake/encoder", ()),
+    ],
+)
+def test_models_for_english_only_are_told_by_their_names(name: str, languages: tuple[str, ...]) -> None:
+    assert model_languages(name) == languages
 
 
 def test_prefixes_and_lengths(double: OpenAIDouble, embedder: OpenAIEmbedder, make: Make) -> None:

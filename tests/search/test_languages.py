@@ -111,6 +111,20 @@ def test_a_query_is_analysed_in_the_language_it_has_most_words_of() -> None:
     assert lexicon_of(english).languages == {"en": 5}
 
 
+@pytest.mark.parametrize(("language", "query"), SENTENCES.items())
+def test_the_language_of_a_query_is_told(language: str, query: str) -> None:
+    english = lexicon_of([chunk(number, text="The houses and the river") for number in range(9)])
+    assert analyze_query(query, english).language == language
+    assert analyze_query(query, english, language=ENGLISH).language == ENGLISH, "stated"
+    assert analyze_query(query, lexicon_of(in_language(language, query))).language == language
+
+
+@pytest.mark.parametrize("query", ["die", "was", "was ROS 2", "how to die in a pod", "café nodes", "nodes"])
+def test_words_of_other_languages_make_no_query_foreign(query: str) -> None:
+    book = lexicon_of([chunk(number, text="The houses and the river") for number in range(9)])
+    assert analyze_query(query, book).language == ENGLISH
+
+
 def test_matches_of_pairs_are_joined() -> None:
     for text in ("静的ファイルを配信する。", "文字" * 300 + "静的ファイル" + "文字" * 300):
         found = analyze_query("静的ファイル", lexicon_of(in_language("ja", text, "別のページ"))).words

@@ -137,6 +137,12 @@ def detect_language(text: str, min_hits: int = _MIN_HITS) -> str:
     return _latin_language(prose, min_hits)
 
 
+def detection_rules() -> dict[str, object]:
+    """Return the letters and stop words that `detect_language` counts, for the static client."""
+    words = {language: " ".join(sorted(words)) for language, words in _other_stop_words().items()}
+    return {"scripts": list(_SCRIPTS.values()), "stop_words": words}
+
+
 def _language_of_script(script: str, text: str, counts: dict[str, int]) -> str:
     """Tell languages apart that share a script: by kana, by letters, by stop words."""
     if script in ("zh", "ja"):

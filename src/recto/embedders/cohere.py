@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from recto._util.retry import Call, Steps, TransientEmbeddingError, redacted, retry_after
 from recto.embedders import normalize_vectors
+from recto.embedders.model_cards import model_languages
 from recto.embedders.service import QUERY, ServiceClient, ServiceEmbedder, connection_error
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.plugins import Notify
@@ -135,6 +136,7 @@ class CohereEmbedder(ServiceEmbedder):
         super().__init__(notify, sleep)
         self.dim, self.max_tokens = MODELS[model].dim, MODELS[model].max_tokens
         # Cohere's models have no revisions.
+        self.languages = model_languages(model)
         self.fingerprint = EmbedderFingerprint(f"cohere/{model}", "1", self.dim, variant="float")
         self._api_key = api_key
         self._model = model

@@ -157,9 +157,10 @@ class FastembedEmbedder:
     """Runs a fastembed model, which fastembed downloads once; the prefixes are those of its model card."""
 
     def __init__(self, name: str, threads: int, **options: Any) -> None:
-        from recto.embedders.model_cards import model_card
+        from recto.embedders.model_cards import model_card, model_languages
 
         self._name = name
+        self.languages = model_languages(name)
         self._threads = threads
         self._options = options
         self.dim = _known_dim(name)

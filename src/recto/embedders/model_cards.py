@@ -1,9 +1,11 @@
-"""The prefixes and input lengths of well-known models, from their model cards: no server reports them."""
+"""The prefixes, input lengths and languages of models by their names: no server reports them."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+from recto._util.languages import ENGLISH
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,11 @@ _CARDS = (
     (r"jina-embeddings-v2|granite-embedding-[\w-]*r2", ModelCard(max_tokens=8192)),
     (r"voyage-(?:3|4|code-3)", ModelCard(max_tokens=32_000)),
 )
+
+
+def model_languages(name: str) -> tuple[str, ...]:
+    """Return the languages that a model knows, by its name: English for English models, else none: all."""
+    return (ENGLISH,) if re.search(r"(?:^|[-_/])en(?:glish)?(?:$|[-_.:])", name.lower()) else ()
 
 
 def model_card(name: str) -> ModelCard:

@@ -27,7 +27,7 @@ from recto._util.retry import (
     retry_within,
 )
 from recto.embedders import check_lengths, normalize_vectors
-from recto.embedders.model_cards import model_card
+from recto.embedders.model_cards import model_card, model_languages
 from recto.embedders.service import DOCUMENT, QUERY, ServiceClient, ServiceEmbedder, connection_error
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError, missing_extra
 from recto.plugins import Notify
@@ -72,6 +72,7 @@ class OpenAIEmbedder(ServiceEmbedder):
         self._document_prefix = card.document if options.document_prefix is None else options.document_prefix
         self.max_tokens = options.max_tokens or card.max_tokens
         self.batch_size = max(1, options.batch_size - 1)  # the probe is one text of a request
+        self.languages = model_languages(model)
         self._options = options
         self._model = model
         path = (parts.path.rstrip("/") or "/v1").removesuffix("/embeddings")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from recto._util.languages import ENGLISH
 from recto.errors import InvalidArgument
 from recto.protocols import embedder_abilities
 from recto.search.packing import ContextSection, PageCache, Relevance, SectionPacker, pack_sections
@@ -156,11 +157,10 @@ def context_scores(
 ) -> dict[str, float]:
     """Return the scores that chunks have for the query of a context, by their ids: the best of each search.
 
-    There are none in lexical mode, and if the model has no other vectors for contexts or does not know the
-    language of the query.
+    There are none in lexical mode, if the model has no other vectors for contexts, and for queries that are
+    not English: those vectors were trained and measured with English.
     """
-    abilities = embedder_abilities(opened.embedder)
-    embed, known = abilities.embed_context_queries, abilities.languages
+    embed = embedder_abilities(opened.embedder).embed_context_queries
     if embed is None or not response.hits or response.mode == "lexical":
         return {}
     texts, searched = [response.query], [response]
@@ -168,7 +168,7 @@ def context_scores(
         searched.append(on_page)
     queries = opened.analyze(texts, language)
     lexical = queries[0].lexical
-    if known and lexical and lexical.language not in known:
+    if lexical and lexical.language != ENGLISH:
         return {}
     queries, scores = with_vectors(queries, embed(texts)), dict[str, float]()
     for found in searched:

@@ -42,7 +42,7 @@ _PREFIX = 3  # letters; words with the same prefix are neighbours in the vocabul
 _MAX_SCANNED = 5_000  # rows that are compared for one correction
 _MIN_OTHER_CORRECTED = 8  # letters of words that are not English, which have no list of common words
 _LANGUAGE_MARK = "@"  # the prefix of terms that count the chunks of a language other than English
-_MIN_STOP_WORDS = 2  # of a language, in a query that is in this language
+_MIN_STOP_WORDS = 2  # of another language, in a query of ASCII letters that is in this language
 _LANGUAGE_SHARE = 0.1  # of the chunks of a book that its languages have
 # The least weight of the lexical score in languages that the embedding model does not know (decision 18).
 _OTHER_WEIGHT, _UNSPACED_WEIGHT = 1.5, 3.0
@@ -195,11 +195,11 @@ class Lexicon:
 
     def foreign_language(self, query: str) -> str:
         """Return the language of a query that is in none of the book's languages, or an empty tag."""
-        words = query.split()
-        is_too_short = query.isascii() and len(words) < _MIN_STOP_WORDS
-        if is_too_short or any(is_stop_word(word, one) for word in words for one in self.languages):
+        words, least = query.split(), _MIN_STOP_WORDS if query.isascii() else 1
+        others = [language for language in self.languages if language != ENGLISH]
+        if len(words) < least or any(is_stop_word(word, one) for word in words for one in others):
             return ""
-        language = detect_language(query, _MIN_STOP_WORDS)
+        language = detect_language(query, least)
         return "" if language in self.languages else language
 
     def idf(self, term: str) -> float:
@@ -335,9 +335,10 @@ class LexicalQuery(NamedTuple):
         return tuple((word.word, word.nearest) for word in self.words if word.nearest)
 
 
-def hybrid_weight(query: str, weight: float) -> float:
-    """Return the weight of the lexical score in hybrid search; a single word has a larger one."""
-    return max(weight, SINGLE_WORD_WEIGHT) if len(query.split()) == 1 else weight
+def is_single_word(query: str, words: Sequence[QueryWord]) -> bool:
+    """Return whether a query is one word; a sentence in a script without spaces is not."""
+    is_sentence = len(words) > 1 and any(is_unspaced(one.word) for one in words if one.language != ENGLISH)
+    return len(query.split()) == 1 and not is_sentence
 
 
 def unknown_language_weight(language: str, weight: float) -> float:
@@ -354,7 +355,8 @@ def analyze_query(
     language = language or lexicon.language_of(text)
     words = tuple(lexicon.analyze_word(word, language) for word in query_words(text, language))
     terms = dict.fromkeys(term for word in words for term in word.terms)
-    if len(text.split()) == 1:
+    is_single = is_single_word(text, words)
+    if is_single:
         forms = (form for word in words for form in word.nearest or word_forms(word.word, language)[:1])
         exact = (exact_term(form, language) for form in forms)
         terms |= dict.fromkeys(term for term in exact if term and lexicon.count(term))
@@ -365,7 +367,7 @@ def analyze_query(
         SparseVector(tuple(idf), (1 / largest,) * len(idf) if idf else (), tuple(idf.values())),
         words,
         known_idf / (sum(word.idf for word in words) or 1.0),
-        hybrid_weight(text, lexical_weight),
+        max(lexical_weight, SINGLE_WORD_WEIGHT) if is_single else lexical_weight,
         foreign or language,
     )
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from recto._util.languages import ENGLISH
+from recto._util.languages import detection_rules
 from recto.embedders.granite.embedder import FINGERPRINT
 from recto.embedders.granite.weights import LAST, LINEAR, MERGES, read_calibration, read_int8
 from recto.errors import ConfigurationError, install_command
 from recto.protocols import Index
-from recto.search.lexical import SINGLE_WORD_WEIGHT, unknown_language_weight
+from recto.search.lexical import SINGLE_WORD_WEIGHT
 from recto.search.response import COVERAGE_RULES
 from recto.settings import index_command
 from recto.stores import candidate_limit
@@ -27,7 +27,7 @@ Semantic = Literal["auto", "on", "off"]
 
 POSITIONS = 128
 """The tokens of a query that the browser embeds: more would take seconds there."""
-MODEL_SHA256 = "c9ccd3c31d5a7e3fc78eb9f804b9528b08ae166da680f5841947b4b755a5f1f2"
+MODEL_SHA256 = "223cf25c104cd012b3ce63865f137098ad905dd0aa13d4c4394cf69fa9da9dda"
 """The hash of the model's files: it names their folder, so that it is the same for all books and exports."""
 SHARD_TOKENS = 32
 """The rows of the token table in a file of 13 KB."""
@@ -36,11 +36,8 @@ _CODES = {"int8": "b", "float32": "f", "uint32": "I", "uint16": "H"}
 _INT12_MAX = 2047
 
 
-def wants_semantic(index: Index, semantic: Semantic, languages: Iterable[str]) -> bool:
-    """Return whether an index is exported with vectors; raise an error if it must be and cannot.
-
-    `auto` is for books in the language of the model.
-    """
+def wants_semantic(index: Index, semantic: Semantic) -> bool:
+    """Return whether an index is exported with vectors; raise an error if it must be and cannot."""
     fingerprint = index.info.fingerprint
     has_model = fingerprint is not None and fingerprint.embedder.is_compatible(FINGERPRINT)
     if semantic == "on" and not has_model:
@@ -52,21 +49,19 @@ def wants_semantic(index: Index, semantic: Semantic, languages: Iterable[str]) -
             hint=f"Index the book with the built-in model: `{index_command(name, source, options=options)}`. "
             "Or export it with --semantic off.",
         )
-    return semantic == "on" or (semantic == "auto" and has_model and {*languages} <= {ENGLISH})
+    return has_model and semantic != "off"
 
 
-def semantic_meta(index: Index, lexical_weight: float, languages: Iterable[str]) -> dict[str, Any]:
+def semantic_meta(index: Index, lexical_weight: float) -> dict[str, Any]:
     """Return the constants that the ranking of hybrid search needs."""
     calibration = index.info.calibration
     return {
         "lexical_weight": lexical_weight,
         "single_word_weight": SINGLE_WORD_WEIGHT,
-        "language_weights": {
-            language: unknown_language_weight(language, 0.0) for language in languages if language != ENGLISH
-        },
         "evidence_weight": LEXICAL_WEIGHT,
         "more_candidates": candidate_limit(0),
         "coverage": COVERAGE_RULES,
+        "detection": detection_rules(),
         "noise_floor": calibration and calibration.noise_floor,
         "spread": calibration and calibration.spread,
     }
@@ -140,24 +135,27 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
 
 
 def _merge_rules() -> dict[str, NDArray[Any]]:
-    """Return the rules of the tokenizer, as `MergeRules` reads them."""
+    """Return the rules of the tokenizer in the order of their ranks, which need no bytes then."""
     import numpy as np
 
     data = MERGES.read_bytes()
     count = (len(data) - 512) // 8
+    order = np.argsort(np.frombuffer(data, "<u2", count, 4 * count))
     return {
-        "pairs": np.frombuffer(data, "<u4", count),
-        "ranks": np.frombuffer(data, "<u2", count, 4 * count),
-        "results": np.frombuffer(data, "<u2", count, 6 * count),
+        "pairs": np.frombuffer(data, "<u4", count)[order],
+        "results": np.frombuffer(data, "<u2", count, 6 * count)[order],
         "letters": np.frombuffer(data, "<u2", 256, 8 * count),
     }
 
 
 def _pack(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return a line of JSON that describes the arrays, then their bytes, each at a multiple of four."""
+    """Return a line of JSON that describes the arrays, then their bytes, each at a multiple of four.
+
+    The first bytes of all numbers of an array come first, then their second ones: they are more alike.
+    """
     described, parts, end = {}, [], 0
     for name, array in sorted(arrays.items()):
-        data = array.tobytes()
+        data = array.reshape(-1, 1).view("u1").T.tobytes()
         described[name] = [_CODES[array.dtype.name], end, array.size]
         parts.append(data + bytes(-len(data) % 4))
         end += len(parts[-1])

@@ -55,7 +55,7 @@ from recto.settings import index_command
 from recto.types.search import LEXICAL_WEIGHT, Chunk
 
 _WEB = Path(__file__).parent / "web"
-_EXPORT_FORMAT = 2
+_EXPORT_FORMAT = 3
 _META = "data/meta.bin"
 _MANIFEST = "recto-export.json"
 _LARGEST_MANIFEST = 16 << 20  # bytes
@@ -121,7 +121,7 @@ def export_static(
             f"Collection '{info.collection}' has no lexical vectors of this version: it cannot be exported",
             hint=f"Index the book again: `{index_command(info.collection, source, options=options)}`.",
         )
-    has_vectors = wants_semantic(index, semantic, lexicon.languages)
+    has_vectors = wants_semantic(index, semantic)
     with export_errors(directory):
         # Ties are ordered by these fields, so that the number of a chunk is enough to order them.
         chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
@@ -131,7 +131,7 @@ def export_static(
             described, model = model_files()
             ranges = _cut([chunk.id for chunk in chunks], [1] * len(chunks), _SHARD_CHUNKS)
             vectors = [pack_vectors(read_vectors(index, chunks[start:end])) for start, end in ranges]
-            meta = semantic_meta(index, lexical_weight, lexicon.languages)
+            meta = semantic_meta(index, lexical_weight)
             meta |= {"model": described, "order": _order(chunks)}
             files |= dict(model)
             meta["vectors"] = [hashlib.sha256(data).hexdigest() for data in vectors]

@@ -235,7 +235,7 @@ def _row(key: Key) -> str:
     "--semantic",
     type=click.Choice(["auto", "on", "off"]),
     help="With --static: also search by meaning, which loads 11 MB in the browser after the first search. "
-    "Default: auto, which is on for English books that the built-in model indexed.",
+    "Default: auto, which is on for books that the built-in model indexed.",
 )
 @options.value_option(
     "--site-url",

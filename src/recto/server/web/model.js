@@ -1,4 +1,4 @@
-// Embed queries in the browser with the body of recto-en-1, as its int8 graph does: bpe.py and weights.py in
+// Embed queries in the browser with the body of recto-1, as its int8 graph does: bpe.py and weights.py in
 // embedders/granite/ and scripts/make_graph.py explain the steps. Sums of int8 products are exact; the rest differs in the last digits.
 
 const HIDDEN = 384;
@@ -19,23 +19,37 @@ const SPECIAL_PARTS = new RegExp(`(<s>|<pad>|</s>|<unk>|[${SPACE}]*<mask>)`, "u"
 const TWO_SUMS = 2 ** 27; // two exact sums fit into one double: each is below 2 ** 26
 const ROUND = 1.5 * 2 ** 52; // adding and subtracting it rounds to the nearest integer, halves to the even one
 
-/** Return the content of a model file: a line of JSON with the type, offset and length of each array, then their bytes. */
+/**
+ * Return the content of a model file: a line of JSON with the type, offset and length of each array, then their bytes.
+ * The first bytes of all numbers of an array come first, then their second ones.
+ */
 export function readModel(buffer) {
   const bytes = new Uint8Array(buffer);
   const end = bytes.indexOf(10);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)));
   const types = { b: Int8Array, f: Float32Array, I: Uint32Array, H: Uint16Array };
-  const read = ([name, [type, offset, length]]) => [name, new types[type](buffer, end + 1 + offset, length)];
+  const read = ([name, [type, offset, length]]) => {
+    const size = types[type].BYTES_PER_ELEMENT;
+    if (size === 1) return [name, new Int8Array(buffer, end + 1 + offset, length)];
+    const ordered = new Uint8Array(size * length);
+    for (let byte = 0, at = end + 1 + offset; byte < size; byte += 1) {
+      for (let place = byte; place < ordered.length; place += size, at += 1) ordered[place] = bytes[at];
+    }
+    return [name, new types[type](ordered.buffer)];
+  };
   return { ...header, arrays: Object.fromEntries(Object.entries(header.arrays).map(read)) };
 }
 
 /** Byte-pair encoding: of all neighbouring pairs that a rule joins, the one of the earliest rule is joined first. */
 export class Tokenizer {
-  #rules;
+  #letters;
+  #results;
+  #rules = new Map();
   #cache = new Map();
 
-  constructor(rules) {
-    this.#rules = rules;
+  constructor({ letters, pairs, results }) {
+    [this.#letters, this.#results] = [letters, results];
+    pairs.forEach((pair, rule) => this.#rules.set(pair, rule));
   }
 
   /** Return the tokens of a text; a longer text is cut. */
@@ -52,39 +66,25 @@ export class Tokenizer {
   #word(word) {
     let tokens = this.#cache.get(word);
     if (!tokens) {
-      tokens = this.#merge(Array.from(new TextEncoder().encode(word), (byte) => this.#rules.letters[byte]));
+      tokens = this.#merge(Array.from(new TextEncoder().encode(word), (byte) => this.#letters[byte]));
       if (this.#cache.size < 1000) this.#cache.set(word, tokens);
     }
     return tokens;
   }
 
   #merge(tokens) {
-    const { ranks, results } = this.#rules;
     for (;;) {
-      const rules = tokens.slice(1).map((token, place) => this.#find(tokens[place] * 65536 + token));
-      const best = rules.reduce((rule, other) => (other >= 0 && (rule < 0 || ranks[other] < ranks[rule]) ? other : rule), -1);
-      if (best < 0) return tokens;
+      const rules = tokens.slice(1).map((token, place) => this.#rules.get(tokens[place] * 65536 + token) ?? Infinity);
+      const best = rules.reduce((rule, other) => Math.min(rule, other), Infinity);
+      if (best === Infinity) return tokens;
       const merged = [];
       for (let place = 0; place < tokens.length; place += 1) {
         const isPair = rules[place] === best;
-        merged.push(isPair ? results[best] : tokens[place]);
+        merged.push(isPair ? this.#results[best] : tokens[place]);
         if (isPair) place += 1;
       }
       tokens = merged;
     }
-  }
-
-  /** Return the position of the rule for a pair of tokens, or -1. */
-  #find(pair) {
-    const { pairs } = this.#rules;
-    let low = 0;
-    let high = pairs.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (pairs[middle] < pair) low = middle + 1;
-      else high = middle;
-    }
-    return pairs[low] === pair ? low : -1;
   }
 }
 

@@ -1,7 +1,7 @@
 // Search a static copy of an index by meaning: load the model and the vectors of the chunks, and rank as the hybrid mode does.
 // search/pipeline.py and search/response.py explain the rules; semantic_export.py writes the files.
 
-import { fileName, openCache, pause, runInSlices } from "./client.js";
+import { fileName, isAscii, openCache, pause, runInSlices } from "./client.js";
 import { embed, readModel, Tokenizer } from "./model.js";
 
 const STALLED = 30_000; // milliseconds without a byte
@@ -10,6 +10,8 @@ const HIDDEN = 384;
 const GROUPS = 6; // scales of a token's row
 const SLOW = ["slow-2g", "2g"];
 const LEAST_MEMORY = 2; // GB
+const LEAST_HITS = 2; // stop words of another language that a query in it has, if all its letters are ASCII
+const CLEAR = 1.5; // how many more they must be than English ones
 
 /** Return whether this device loads the model without being asked. */
 export function isFast() {
@@ -176,18 +178,21 @@ async function decode(bytes, hash) {
 
 // Ranking
 
-/** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage. */
-export function fuse(meta, cosines, query, words, ranked, limit, { passes, language }) {
+/**
+ * Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage.
+ * `others` are the analyzers of the book's other languages, or null if the reader has chosen the language.
+ */
+export function fuse(meta, cosines, query, words, ranked, limit, { passes, analyzer, isSingle, others }) {
   const lexical = new Map(ranked);
-  const isSingle = query.trim().split(/\s+/u).length === 1;
-  const weight = Math.max(meta.lexical_weight, isSingle ? meta.single_word_weight : 0, meta.language_weights[language] ?? 0);
+  const weight = Math.max(meta.lexical_weight, isSingle ? meta.single_word_weight : 0);
   const most = limit + meta.more_candidates;
   const dense = [...cosines.keys()].filter(passes).sort((one, other) => cosines[other] - cosines[one] || one - other).slice(0, most);
   const candidates = [...new Set([...dense, ...withoutLastTie(ranked.slice(0, most), most).map(([number]) => number)])];
   const score = (number) => (cosines[number] + weight * (lexical.get(number) ?? 0)) / (1 + weight);
   const fused = candidates.map((number) => [number, ranked.length ? score(number) : cosines[number]]);
   const evidence = candidates.map((number) => cosines[number] + meta.evidence_weight * (lexical.get(number) ?? 0));
-  const isCalibrated = meta.noise_floor !== null && language === "en"; // the calibration is English
+  const isEnglish = analyzer.language === "en" && !(others && isForeign(meta.detection, query, analyzer, others));
+  const isCalibrated = meta.noise_floor !== null && isEnglish; // the calibration is English
   const noiseFloor = isCalibrated ? meta.noise_floor / (1 + weight) : null;
   const answerable = isCalibrated && evidence.length ? estimate(meta, words, Math.max(...evidence)) : null;
   return {
@@ -195,6 +200,21 @@ export function fuse(meta, cosines, query, words, ranked, limit, { passes, langu
     mode: "hybrid", noise_floor: noiseFloor, answerable, ...grade(answerable, meta.coverage),
     scores: (number, sum) => ({ dense: cosines[number], lexical: lexical.get(number) ?? 0, above_noise: noiseFloor === null ? null : sum >= noiseFloor }),
   };
+}
+
+/** Return whether a query whose analyzer is English is in a language that the book does not have: languages.py, lexical.py. */
+function isForeign({ scripts, stop_words: stopWords }, query, { isStopWord: isEnglish }, others) {
+  const given = query.split(/\s+/u).filter(Boolean);
+  const least = isAscii(query) ? LEAST_HITS : 1;
+  if (given.length < least || others.some(({ isStopWord }) => given.some(isStopWord))) return false;
+  const prose = query.replace(/`[^`\n]*`|https?:\/\/\S+|<[^>\n]*>/gu, " ");
+  const words = prose.toLowerCase().match(/[\p{L}\p{Nl}\p{No}]+/gu) ?? [];
+  const { length } = [...words.join("")];
+  if (scripts.some((letters) => 4 * (prose.match(new RegExp(`[${letters}]`, "gu")) ?? []).length > length)) return true;
+  const count = (isStopWord) => words.filter(isStopWord).length;
+  const counts = Object.entries(stopWords).map(([language, list]) => [count((word) => list.split(" ").includes(word)), language]);
+  const [hits, best] = counts.reduce((one, other) => (other[0] > one[0] ? other : one));
+  return hits >= least && hits > CLEAR * count(isEnglish) && !others.some(({ language }) => language === best);
 }
 
 /** Let link lists count less, and put further hits of a section after the first ones. */

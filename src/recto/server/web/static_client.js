@@ -3,7 +3,7 @@
 // If the copy has vectors, semantic.js ranks them as the hybrid mode does, as soon as its files are loaded.
 
 export const IS_STATIC = true;
-const FORMAT = 2;
+const FORMAT = 3;
 const TIMEOUT = 30_000; // milliseconds
 const SLICE = 12; // milliseconds
 const MAX_WORDS = 50; // words of a query that are searched for: each of them may need another file
@@ -221,6 +221,7 @@ function openIndex(meta, url) {
   const rows = (shard) => load("words", shard, (content) => new Map(content));
   return {
     meta,
+    analyzers,
     /** Return the analyzer of a language, or of the language that a query has most words of. */
     analyzer(text, language) {
       const named = analyzers.find((one) => one.language === language);
@@ -289,7 +290,7 @@ function stem(word) {
   return rest.length > 3 && rest.endsWith("e") ? rest.slice(0, -1) : rest;
 }
 
-const isAscii = (text) => /^[\0-\x7f]*$/u.test(text);
+export const isAscii = (text) => /^[\0-\x7f]*$/u.test(text);
 const isNumber = (word) => /^v?\p{Nd}+(?:\.\p{Nd}+)*$/u.test(word);
 
 /** Return what cuts the words of a language; `meta` has its rules and stop words. */
@@ -390,16 +391,21 @@ async function find(index, meaning, text, limit, given, signal) {
   const words = await analyze(index, text, analyzer);
   signal?.throwIfAborted();
   const lexical = rank(index, words).filter(([number]) => passes(number));
-  const fused = meaning?.(text, words, lexical, limit, { passes, language: analyzer.language });
+  const isSingle = isSingleWord(text, words.map(({ word }) => word), analyzer);
+  const others = index.analyzers.filter((one) => one !== analyzer);
+  const fused = meaning?.(text, words, lexical, limit, { passes, analyzer, isSingle, others: given.lang ? null : others });
   const ranked = (fused?.ranked ?? lexical).slice(0, limit);
   return { ranked, fused, words, explainEmpty };
 }
 
 async function analyze(index, text, analyzer) {
-  const isSingle = text.trim().split(/\s+/u).length === 1;
   const words = queryWords(text, analyzer, index.meta.max_word);
+  const isSingle = isSingleWord(text, words, analyzer);
   return Promise.all(words.map((word) => analyzeWord(index, word, analyzer, isSingle)));
 }
+
+/** Return whether a query is one word; a sentence in a script without spaces is not. */
+const isSingleWord = (text, words, { isPair }) => text.trim().split(/\s+/u).length === 1 && !(words.length > 1 && words.some(isPair));
 
 /** Return a word with its IDF, its corrections, and the chunks of the terms that match it. */
 async function analyzeWord(index, word, analyzer, isSingle) {
