@@ -72,7 +72,7 @@ def test_pairs_of_all_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "mirrors" / "a+b").mkdir(parents=True)
     (work / ".git").rename(tmp_path / "mirrors" / "a+b" / "repo")
     sources = [
-        parallel.Source("a/b", "", "MIT", kind, tuple(paths), english) for kind, paths, english in SOURCES
+        parallel.Source("a/b", "HEAD", "MIT", kind, tuple(paths), english) for kind, paths, english in SOURCES
     ]
     monkeypatch.setattr(
         parallel, "load_sources", lambda: [*sources, parallel.Source("a/none", "", "", "po", ())]

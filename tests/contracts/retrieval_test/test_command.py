@@ -116,7 +116,7 @@ def test_bad_arguments_are_json_with_exit_code_1(
 
 
 def test_hybrid_mode(call: Call, embedded: Path, retriever: Retriever) -> None:
-    query = "QoS depth"
+    query = "costmap inflation"
     plain, dense, hybrid = (
         call("--query", query, *more) for more in ((), ("--mode", "dense"), ("--mode", "hybrid"))
     )

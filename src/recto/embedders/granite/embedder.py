@@ -11,7 +11,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from recto._util.files import sha256
-from recto.embedders.granite.bpe import AsciiTokenizer, MergeRules, ascii_words
+from recto.embedders.granite.bpe import MergeRules, QueryTokenizer, ascii_words
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import (
     MERGES,
@@ -95,7 +95,7 @@ class BuiltInEmbedder(LocalEmbedder):
             lambda: new_tokenizer(MergeRules(MERGES).description()),
             sessions,
             threads,
-            AsciiTokenizer(MERGES).encode,
+            QueryTokenizer(MERGES).encode,
             ascii_words,
         )
         self._older: LocalEmbedder | None = None
