@@ -145,6 +145,22 @@ def test_the_first_answer_needs_little(reader: Reader, query: str) -> None:
     assert 60_000 < sum(received) + loader < BUDGET
 
 
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        ("¿Cómo se comunican los nodos entre sí?", "How do ROS 2 nodes communicate?"),
+        ("ROS 2 کے نوڈز آپس میں کیسے بات کرتے ہیں؟", "How do ROS 2 nodes communicate?"),
+    ],
+    ids=["Spanish", "Urdu"],
+)
+def test_questions_in_other_languages(reader: Reader, query: str, title: str) -> None:
+    """The English book is found by its meaning."""
+    reader.read(PAGE)
+    reader.type(query)
+    expect(reader.options.first).to_contain_text(title, ignore_case=True, timeout=60_000)
+    expect(reader.dialog).not_to_contain_text(NOT_COVERED)
+
+
 def test_hostile_content_is_text(browser: Browser, books: Path, tmp_path: Path) -> None:
     write_site(books, "hostile", tmp_path)
     page_path = next((tmp_path / "book" / "docs").rglob("index.html")).parent.relative_to(tmp_path)

@@ -123,7 +123,7 @@ def ascii_words(text: str) -> list[str] | None:
 
 
 def _other_words(text: str) -> list[str] | None:
-    """Return the words of a text that is not ASCII; the pattern sees an ASCII character in place of each one."""
+    """Return the words of a text that is not ASCII: the pattern sees an ASCII character instead of each."""
     kinds = "".join(character if character.isascii() else _kind(character) for character in text)
     if ascii_words(kinds) is None or "\0" in kinds:
         return None
