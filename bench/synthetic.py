@@ -196,10 +196,6 @@ class Postings:
             self._values.extend(vector.values)
             self._sizes.append(len(vector.indices))
 
-    def __len__(self) -> int:
-        """Count the terms of all chunks."""
-        return len(self._ids)
-
     def scores(self, queries: Sequence[LexicalQuery]) -> Any:
         """Return the BM25 score of every chunk for every query."""
         import numpy as np

@@ -217,6 +217,7 @@ def test_every_text_can_be_read_back_from_its_tokens(text: str) -> None:
 )
 @example("")
 @example(" \x1c\x1f \x00\x7f ")
+@example("\x00é")
 @example("What is ROS 2?")
 @example("<s> special </s> tokens")
 @example("Grüße, naïve café — 机器人 🤖")

@@ -125,19 +125,19 @@ def ascii_words(text: str) -> list[str] | None:
 def _other_words(text: str) -> list[str] | None:
     """Return the words of a text that is not ASCII: the pattern sees an ASCII character instead of each."""
     kinds = "".join(character if character.isascii() else _kind(character) for character in text)
-    if ascii_words(kinds) is None or "\0" in kinds:
+    if ascii_words(kinds) is None:
         return None
     return [text[slice(*match.span())] for match in _WORDS.finditer(kinds)]
 
 
 def _kind(character: str) -> str:
-    """Return an ASCII character of the same kind, or a null byte for what Python does not know."""
+    """Return an ASCII character of the same kind, or "<", which leaves the text to the library."""
     from unicodedata import category
 
     if character.isspace():
         return "\t"
     kind = category(character)
-    return "\0" if kind in ("Cs", "Cn") else {"L": "x", "N": "0"}.get(kind[0], "!")
+    return "<" if kind in ("Cs", "Cn") else {"L": "x", "N": "0"}.get(kind[0], "!")
 
 
 def _merge(tokens: list[int], ranks: list[int], rank: int, result: int) -> list[int]:
