@@ -1,7 +1,7 @@
 """Measure the ranges of the inputs of the built-in model's matrix products, for its int8 variant.
 
 ``python -m scripts.calibrate_int8`` writes the figures, the graphs and the vectors of a known text. It
-takes a minute or two. The factors of the channels stay as they are, because the model was trained with them.
+takes a minute or two. The factors of the channels stay as they are, because recto-en-1 was trained with them.
 The number of the variant in `recto.embedders.granite.embedder` changes with the figures.
 """
 

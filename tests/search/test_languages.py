@@ -19,7 +19,7 @@ from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.markdown import plain_text
 from recto.testing.parts import chunk
 from recto.types.book import Block
-from recto.types.search import Chunk
+from recto.types.search import LEXICAL_WEIGHT, Chunk
 from tests.languages import SENTENCES
 
 OF_SENTENCES = st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n")
@@ -114,15 +114,24 @@ def test_a_query_is_analysed_in_the_language_it_has_most_words_of() -> None:
 @pytest.mark.parametrize(("language", "query"), SENTENCES.items())
 def test_the_language_of_a_query_is_told(language: str, query: str) -> None:
     english = lexicon_of([chunk(number, text="The houses and the river") for number in range(9)])
-    assert analyze_query(query, english).language == language
-    assert analyze_query(query, english, language=ENGLISH).language == ENGLISH, "stated"
-    assert analyze_query(query, lexicon_of(in_language(language, query))).language == language
+    found = analyze_query(query, english)
+    assert (found.language, found.foreign) == (ENGLISH, language)
+    assert analyze_query(query, english, language=ENGLISH).foreign == "", "stated"
+    own = analyze_query(query, lexicon_of(in_language(language, query)))
+    assert (own.language, own.foreign) == (language, "")
 
 
 @pytest.mark.parametrize("query", ["die", "was", "was ROS 2", "how to die in a pod", "café nodes", "nodes"])
 def test_words_of_other_languages_make_no_query_foreign(query: str) -> None:
     book = lexicon_of([chunk(number, text="The houses and the river") for number in range(9)])
-    assert analyze_query(query, book).language == ENGLISH
+    assert analyze_query(query, book).foreign == ""
+
+
+@pytest.mark.parametrize("query", ["ROS2是什么？", "Gazebo、URDFとは何ですか"])
+def test_a_sentence_without_spaces_is_no_single_word_of_an_english_book(query: str) -> None:
+    book = lexicon_of([chunk(number, text="Gazebo and ROS2") for number in range(9)])
+    assert analyze_query(query, book).weight == LEXICAL_WEIGHT
+    assert analyze_query("Gazebo", book).weight > LEXICAL_WEIGHT
 
 
 def test_matches_of_pairs_are_joined() -> None:

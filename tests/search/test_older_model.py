@@ -12,7 +12,7 @@ from recto.embedders.granite.embedder import FINGERPRINT, OLDER
 from recto.errors import FingerprintMismatch
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.gaps import LoggedQueries, LoggedQuery, find_gaps
-from recto.protocols import Embedder
+from recto.protocols import Embedder, embedder_abilities
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
 from recto.settings import load_settings
@@ -55,6 +55,12 @@ def test_the_current_model_embeds_the_queries(older: EdgeStore, embedder: Embedd
         assert retriever.search(QUERY).warnings == (), "only once"
     with pytest.raises(FingerprintMismatch, match="but queries are embedded with"):
         Retriever(Counting(embedder), older, NAME).search(QUERY)
+
+
+def test_questions_in_other_languages_have_a_warning(older: EdgeStore, embedder: Embedder) -> None:
+    retriever = Retriever(embedder, older, NAME)
+    assert embedder_abilities(retriever.query_embedder).languages == ("en",)
+    assert "another language ('es')" in retriever.search("¿Cómo hago que el pan suba?").warnings[-1]
 
 
 def test_batches_of_both_indexes_are_shared(embedder: Embedder) -> None:

@@ -102,7 +102,7 @@ IN_ENGLISH = [
 IN_OTHERS = [
     "¿Cómo uso Depends con yield?", "rclpy в ROS 2", "was ist ROS 2", "tutorial de Docker para principiantes", "wie, was, rclpy",
     "Comment les nœuds communiquent-ils ?", "Como os nós se comunicam com os outros robôs?",
-    "düğümler birbirleriyle nasıl iletişim kurar ve bir robot", "節点",
+    "düğümler birbirleriyle nasıl iletişim kurar ve bir robot", "節点", "Gazebo、URDFとは何ですか",
     *SENTENCES.values(),
 ]  # fmt: skip
 
@@ -258,6 +258,8 @@ def test_coverage_is_unknown_in_other_languages_as_in_python(exported: Path, ret
             for one in (answer, expected)
         ]
         assert unknown == [[query in IN_OTHERS] * 3] * 2, query
+        scores = [one["results"][0]["score"] for one in (answer, expected)]
+        assert scores[0] == pytest.approx(scores[1], abs=0.01), query
         assert answer["covered"] or query in IN_ENGLISH, query
 
 

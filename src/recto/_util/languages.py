@@ -138,9 +138,9 @@ def detect_language(text: str, min_hits: int = _MIN_HITS) -> str:
 
 
 def detection_rules() -> dict[str, object]:
-    """Return the letters and stop words that `detect_language` counts, for the static client."""
+    """Return what tells the language of a query, for the static client."""
     words = {language: " ".join(sorted(words)) for language, words in _other_stop_words().items()}
-    return {"scripts": list(_SCRIPTS.values()), "stop_words": words}
+    return {"scripts": list(_SCRIPTS.values()), "stop_words": words, "unspaced": UNSPACED}
 
 
 def _language_of_script(script: str, text: str, counts: dict[str, int]) -> str:

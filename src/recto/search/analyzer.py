@@ -134,6 +134,11 @@ def is_unspaced(word: str) -> bool:
     return not word.isascii() and _compiled(_UNSPACED_START).match(word) is not None
 
 
+def has_unspaced(text: str) -> bool:
+    """Return whether a text has characters of scripts without spaces, or of Korean."""
+    return not text.isascii() and _compiled(_UNSPACED_START).search(text) is not None
+
+
 @lru_cache(maxsize=16_384)
 def word_forms(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return a word as written, in lower case, and the words of a compound such as `time-consuming`."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recto._util.languages import ENGLISH
 from recto.errors import InvalidArgument
 from recto.protocols import embedder_abilities
 from recto.search.packing import ContextSection, PageCache, Relevance, SectionPacker, pack_sections
@@ -168,7 +167,7 @@ def context_scores(
         searched.append(on_page)
     queries = opened.analyze(texts, language)
     lexical = queries[0].lexical
-    if lexical and lexical.language != ENGLISH:
+    if lexical and not lexical.is_english:
         return {}
     queries, scores = with_vectors(queries, embed(texts)), dict[str, float]()
     for found in searched:

@@ -20,6 +20,7 @@ from recto.search.analyzer import (
     EXACT_MARK,
     count_words,
     exact_term,
+    has_unspaced,
     is_stop_word,
     is_unspaced,
     query_words,
@@ -320,7 +321,8 @@ class LexicalQuery(NamedTuple):
 
     The score of a chunk is the share of the largest BM25 score that any text can have. `known` is the share
     of the query's words that the book has, weighted by IDF. `weight` is the weight of the lexical score in
-    hybrid search. `language` is the one of the query; the book may not have it.
+    hybrid search. `language` is the one of the book in which the query is analysed; `foreign` is the language
+    of the query if the book does not have it.
     """
 
     vector: SparseVector
@@ -328,6 +330,12 @@ class LexicalQuery(NamedTuple):
     known: float
     weight: float
     language: str = ENGLISH
+    foreign: str = ""
+
+    @property
+    def is_english(self) -> bool:
+        """Whether both the query and the part of the book that has its language are English."""
+        return self.language == ENGLISH and not self.foreign
 
     @property
     def corrections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -362,13 +370,16 @@ def analyze_query(
         terms |= dict.fromkeys(term for term in exact if term and lexicon.count(term))
     idf = {term_id(term): lexicon.idf(term) for term in terms}
     largest = (_K1 + 1) * sum(idf.values())
+    if language == ENGLISH and has_unspaced(text):  # its analysis does not cut a sentence without spaces
+        is_single = False
     known_idf = sum(word.known * word.idf for word in words)
     return LexicalQuery(
         SparseVector(tuple(idf), (1 / largest,) * len(idf) if idf else (), tuple(idf.values())),
         words,
         known_idf / (sum(word.idf for word in words) or 1.0),
         max(lexical_weight, SINGLE_WORD_WEIGHT) if is_single else lexical_weight,
-        foreign or language,
+        language,
+        foreign,
     )
 
 

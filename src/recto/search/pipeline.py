@@ -88,7 +88,7 @@ class OpenIndex:
             return None
         query = analyze_query(text, self.lexicon, self.lexical_weight, language)
         known = embedder_abilities(self.embedder).languages
-        if not known or query.language in (ENGLISH, *known) or query.language not in self.lexicon.languages:
+        if not known or query.language in (ENGLISH, *known):
             return query
         return query._replace(weight=unknown_language_weight(query.language, query.weight))
 

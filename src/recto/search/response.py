@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from recto._util.languages import ENGLISH
 from recto._util.text import filter_keys, nearest
 from recto.protocols import Index, embedder_abilities
 from recto.search.lexical import LexicalQuery
@@ -66,13 +65,13 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
 
 def _other_language(opened: OpenIndex, mode: Mode, lexical: LexicalQuery | None) -> tuple[str, ...]:
     """Return a note about a query in a language that the book does not have, unless the model knows it."""
-    if opened.lexicon is None or lexical is None or lexical.language in opened.lexicon.languages:
+    if opened.lexicon is None or lexical is None or not lexical.foreign:
         return ()
     known = embedder_abilities(opened.embedder).languages
-    if mode != "lexical" and (not known or lexical.language in known):
+    if mode != "lexical" and (not known or lexical.foreign in known):
         return ()
     book = " and ".join(f"'{one}'" for one in opened.lexicon.languages)
-    return (f"The query seems to be in another language ('{lexical.language}') than the book ({book}).",)
+    return (f"The query seems to be in another language ('{lexical.foreign}') than the book ({book}).",)
 
 
 def group_by_page(response: SearchResponse, pages: int) -> SearchResponse:
@@ -125,7 +124,7 @@ def answerable(
 
     The constants were fitted to English, so it is unknown in other languages.
     """
-    if evidence is None or lexical is None or calibration is None or lexical.language != ENGLISH:
+    if evidence is None or lexical is None or calibration is None or not lexical.is_english:
         return None
     above = (evidence - calibration.noise_floor) * SPREAD / (calibration.spread or SPREAD)
     return round(1 / (1 + math.exp(-(_ABOVE_WEIGHT * above + _KNOWN_WEIGHT * lexical.known + _OFFSET))), 3)
@@ -136,7 +135,7 @@ def noise_score(noise_floor: float | None, mode: Mode, lexical: LexicalQuery | N
 
     The off-topic queries of the calibration are English, so it is unknown in other languages.
     """
-    if noise_floor is None or mode == "lexical" or (lexical and lexical.language != ENGLISH):
+    if noise_floor is None or mode == "lexical" or (lexical and not lexical.is_english):
         return None
     return noise_floor / (1 + lexical.weight) if mode == "hybrid" and lexical else noise_floor
 

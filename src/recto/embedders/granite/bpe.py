@@ -20,7 +20,7 @@ from pathlib import Path
 
 _WORDS = re.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+", re.ASCII)
 _BYTES = 256
-_NO_RULE = 1 << 16
+_NO_RULE = 1 << 32
 _CACHED_WORDS = 1024
 _MAX_WORD = 64  # characters
 _START, _END = 0, 2  # the special tokens <s> and </s>
@@ -72,20 +72,22 @@ class MergeRules:
     def split(self, word: str) -> list[int]:
         """Return the tokens of a word."""
         tokens = [self._letters[byte] for byte in word.encode()]
-        while len(tokens) > 1:
-            rules = [self._find(left, right) for left, right in pairwise(tokens)]
-            ranks = [_NO_RULE if rule < 0 else self._ranks[rule] for rule in rules]
-            rank = min(ranks)
-            if rank == _NO_RULE:
-                break
-            tokens = _merge(tokens, ranks, rank, self._results[rules[ranks.index(rank)]])
+        rules = [self._find(left, right) for left, right in pairwise(tokens)]
+        while rules and (first := min(rules)) < _NO_RULE:
+            place = rules.index(first)
+            tokens[place : place + 2] = [first & 0xFFFF]
+            del rules[place]
+            for near in range(max(place - 1, 0), min(place + 1, len(rules))):
+                rules[near] = self._find(tokens[near], tokens[near + 1])
         return tokens
 
     def _find(self, left: int, right: int) -> int:
-        """Return the index of the rule for a pair, or -1."""
+        """Return the rank and the result of the rule for a pair as one number, or `_NO_RULE`."""
         pair = left << 16 | right
         index = bisect_left(self._pairs, pair)
-        return index if index < len(self._pairs) and self._pairs[index] == pair else -1
+        if index == len(self._pairs) or self._pairs[index] != pair:
+            return _NO_RULE
+        return self._ranks[index] << 16 | self._results[index]
 
 
 def byte_letters() -> list[str]:
@@ -138,16 +140,3 @@ def _kind(character: str) -> str:
         return "\t"
     kind = category(character)
     return "<" if kind in ("Cs", "Cn") else {"L": "x", "N": "0"}.get(kind[0], "!")
-
-
-def _merge(tokens: list[int], ranks: list[int], rank: int, result: int) -> list[int]:
-    """Replace every pair of this rank, from the left; a token belongs to one pair only."""
-    merged, index = [], 0
-    while index < len(tokens):
-        if index < len(ranks) and ranks[index] == rank:
-            merged.append(result)
-            index += 2
-        else:
-            merged.append(tokens[index])
-            index += 1
-    return merged

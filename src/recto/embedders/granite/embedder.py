@@ -11,6 +11,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from recto._util.files import sha256
+from recto._util.languages import ENGLISH
 from recto.embedders.granite.bpe import MergeRules, QueryTokenizer, ascii_words
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import (
@@ -101,6 +102,7 @@ class BuiltInEmbedder(LocalEmbedder):
         self._older: LocalEmbedder | None = None
         self._parts = sessions, threads
         self.abilities = EmbedderAbilities(
+            languages=(ENGLISH,) if fingerprint == OLDER else (),
             embed_context_queries=self._embed_context_queries,
             for_index=self.for_index,
             token_counter=self.token_counter,

@@ -21,7 +21,7 @@ MODEL = Path(__file__).with_name("recto-1.npz")
 MODEL_SHA256 = "a4a5948574a60a6f3a547d496479001afa3e61921e4e49f7ff3ea1b12baf8372"
 MERGES = Path(__file__).with_name("recto-1-merges.bin")
 PROMPT_TOKENS = range(50_265, 50_281)
-"""The learned tokens before the query of a context: their rows are between those of words."""
+"""The learned tokens before the query of a context; their rows are after those of the English tokens."""
 LAST = 5
 LINEAR = tuple(
     f"l{layer}.{part}"
@@ -67,7 +67,7 @@ def read_fp32() -> dict[str, NDArray[Any]]:
 
 
 def read_int8() -> dict[str, NDArray[Any]]:
-    """Return the weights for the int8 graph: they were trained with this rounding.
+    """Return the weights for the int8 graph.
 
     Some channels of a layer's input are a hundred times larger than others and would need most of the int8
     range. So each channel is divided by its own factor, and its weights are multiplied by it: the product
