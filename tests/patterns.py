@@ -288,6 +288,7 @@ _ENOUGH = 1.0  # seconds; longer input would show the same growth
 _BEYOND_BOUNDS = 8_000  # repetitions; the bounds in patterns are 1000, and the growth is quadratic below them
 _EXPLODES = 60  # cubic growth for four times the input
 _MOST_TIMES = 6  # four times the input
+_CERTAIN = 10  # times; a busy machine alone does not make the least of ten measurements so much longer
 _MORE = 100  # measurements before a pattern is called slow, so that a busy machine does not decide
 
 
@@ -324,7 +325,8 @@ def _growth(compiled: re.Pattern[Any], use: Use, before: str, pump: str, after: 
         short = long = inf
         for done in range(_MORE if count >= _BEYOND_BOUNDS else 2):
             short, long = min(short, seconds(count // 4)), min(long, seconds(count // 4 * 4))
-            if done and (long <= _MOST_TIMES * short or long > _ENOUGH):
+            is_slow = long > _ENOUGH or (done >= 9 and long > _CERTAIN * short)
+            if done and (is_slow or long <= _MOST_TIMES * short):
                 break
         return max(short, 1e-6), long
 

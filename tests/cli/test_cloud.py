@@ -146,9 +146,9 @@ def test_the_faults_of_services(
 def test_a_killed_run_embeds_nothing_twice(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble, cloud: dict[str, str], after: int
 ) -> None:
-    book = tmp_path / "big.md"
+    book, sections = tmp_path / "big.md", 100 * after
     text = "Every section has its own words. " * 9
-    book.write_text("# Big\n" + "".join(f"\n## Section {n}\n\nword{n} {text}\n" for n in range(400)))
+    book.write_text("# Big\n" + "".join(f"\n## Section {n}\n\nword{n} {text}\n" for n in range(sections)))
     cohere.script(*(server.delay(0.15) for _ in range(50)))
     program = start(home, "index", str(book), "--collection", "big", **cloud)
     wait_until(lambda: len(cohere.requests) >= after, 60)
@@ -159,7 +159,7 @@ def test_a_killed_run_embeds_nothing_twice(
     bodies = [request.body for request in cohere.requests]
     documents = [body["texts"] for body in bodies if body["input_type"] == "search_document"]
     sent = Counter(text for texts in documents for text in texts)
-    assert len(sent) == 400
+    assert len(sent) == sections
     assert sum(count - 1 for count in sent.values()) <= 96, "only the batch in flight is sent again"
     assert not list((home / "journal").glob("*")), "publishing deletes the journal"
     done = recto(home, "search", "word7", "--collection", "big", "--json", **cloud)

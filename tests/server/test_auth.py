@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from recto.errors import ConfigurationError, FormatMismatch, InvalidArgument
+from recto.protocols import Embedder
 from recto.server import keys as module
 from recto.server.auth import ApiKeys, check_networks
 from recto.server.keys import add_key, check_origin, digest, key_file, read_keys, revoke_key
 from recto.server.limits import Refused
 from recto.settings import load_settings
+from tests.library import write_index
 from tests.running import recto
 from tests.server.http.service import Service
 
@@ -242,7 +244,9 @@ def test_a_service_does_not_start_with_a_damaged_file(home: Path) -> None:
     assert "cannot be read" in done.stderr
 
 
-def test_a_repository_cannot_bring_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_cannot_bring_keys(
+    tmp_path: Path, small_book: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     user, project = tmp_path / "user", tmp_path / "project"
     project.mkdir()
     monkeypatch.setenv("HOME", str(user))
@@ -253,6 +257,7 @@ def test_a_repository_cannot_bring_keys(tmp_path: Path, monkeypatch: pytest.Monk
     assert settings.home == project / "hostile"
     assert settings.key_home == user / ".recto"
     add_key(settings.key_home, "own", "admin")
+    write_index(small_book, embedder, settings.home, "house")
     with Service(settings) as service:
         assert service.get("/openapi.json", Authorization=f"Bearer {text}").status == 401
     trusted = load_settings({"HOME": str(user), "RECTO_HOME": str(project / "hostile")}, project)
