@@ -281,7 +281,6 @@ class _Attack:
 
 # --- measurement ------------------------------------------------------------------------------------------
 
-_MOST_ATTACKS = 600  # of a pattern; of more, an even share is tried
 _STEPS = (12, 24, 96, 400, 1_600)
 _FULL = 8_000  # characters with which quadratic time shows
 _CLEAR = 0.002  # seconds; four times of less cannot be told from chance
@@ -296,11 +295,11 @@ _MORE = 100  # measurements before a pattern is called slow, so that a busy mach
 def slow_input(use: Use) -> str:
     """Return a description of input for which four times the length takes more than six times as long."""
     compiled = re.compile(use.pattern, use.flags)
-    attacks = list(dict.fromkeys(_Attack(use.pattern, use.flags).texts(use.scans)))
+    attacks = dict.fromkeys(_Attack(use.pattern, use.flags).texts(use.scans))
     linear = set[tuple[str, str]]()  # measured with another ending
     gc.disable()
     try:
-        for before, pump, after in attacks[:: 1 + len(attacks) // _MOST_ATTACKS]:
+        for before, pump, after in attacks:
             if not pump or (before, pump) in linear:
                 continue
             growth = _growth(compiled, use, before, pump, after)

@@ -156,8 +156,8 @@ def context_scores(
 ) -> dict[str, float]:
     """Return the scores that chunks have for the query of a context, by their ids: the best of each search.
 
-    There are none in lexical mode, if the model has no other vectors for contexts, and for queries that are
-    not English: those vectors were trained and measured with English.
+    There are none in lexical mode, if the model has no other vectors for contexts, and if the query or the
+    book is not English: those vectors were trained and measured with English.
     """
     embed = embedder_abilities(opened.embedder).embed_context_queries
     if embed is None or not response.hits or response.mode == "lexical":

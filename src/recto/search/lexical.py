@@ -334,7 +334,7 @@ class LexicalQuery(NamedTuple):
 
     @property
     def is_english(self) -> bool:
-        """Whether both the query and the part of the book that has its language are English."""
+        """Whether the query is English and is analysed as English."""
         return self.language == ENGLISH and not self.foreign
 
     @property

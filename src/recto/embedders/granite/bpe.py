@@ -2,8 +2,8 @@
 
 This is byte-pair encoding: a word starts as single bytes, and of all neighbouring pairs that a merge rule
 joins, the one of the earliest rule is joined first. `training/export.py` writes the rules. Possible special
-tokens and very long words are left to the library, which gets the same rules. So are the texts of books,
-which it tokenizes faster.
+tokens, very long words and characters that Python does not know are left to the library, which gets the same
+rules. So are the texts of books, which it tokenizes faster.
 """
 
 from __future__ import annotations

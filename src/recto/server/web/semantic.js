@@ -184,8 +184,8 @@ async function decode(bytes, hash) {
  */
 export function fuse(meta, cosines, query, words, ranked, limit, { passes, analyzer, isSingle, others }) {
   const lexical = new Map(ranked);
-  const isSentence = analyzer.language === "en" && new RegExp(`[${meta.detection.unspaced}]`, "u").test(query);
-  const weight = Math.max(meta.lexical_weight, isSingle && !isSentence ? meta.single_word_weight : 0);
+  const isSentence = () => analyzer.language === "en" && new RegExp(`[${meta.detection.unspaced}]`, "u").test(query);
+  const weight = Math.max(meta.lexical_weight, isSingle && !isSentence() ? meta.single_word_weight : 0);
   const most = limit + meta.more_candidates;
   const dense = [...cosines.keys()].filter(passes).sort((one, other) => cosines[other] - cosines[one] || one - other).slice(0, most);
   const candidates = [...new Set([...dense, ...withoutLastTie(ranked.slice(0, most), most).map(([number]) => number)])];
