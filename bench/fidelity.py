@@ -47,8 +47,8 @@ from recto.types.book import Document
 URL = "https://book.example.org/"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 _MAIN = (
-    ".md-content__inner, .theme-doc-markdown, .vp-doc, article.bd-article, #furo-main-content, .td-content, "
-    "#quarto-document-content, .book-body section.normal",
+    ".sl-markdown-content, .md-content__inner, .theme-doc-markdown, .vp-doc, article.bd-article, "
+    ".td-content, #furo-main-content, #quarto-document-content, .book-body section.normal",
     "main article, article[role=main], div.body[role=main], div[role=main], div[itemprop=articleBody]",
     "main, article, div.body, #content",
 )
@@ -62,6 +62,7 @@ _DROPPED = (
     ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
     "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, "
     ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
+    ".header-section-number, .appendix-number, .sd-stretched-link, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )
@@ -123,7 +124,8 @@ class BuiltPage:
         for node in tree.css(_BREAKS):
             node.insert_before(" ")
             node.insert_after(" ")
-        top = (main.css_first("h1") if main is not None else None) or tree.css_first("h1")
+        first = main.css_first("h1, section.normal > .level2 > h2") if main is not None else None
+        top = first or tree.css_first("h1")
         nodes = (top, tree.css_first("title"))
         self.titles = [" ".join(node.text().split()) if node is not None else "" for node in nodes]
         alts = main.css("img[alt]") if main is not None else []
@@ -234,7 +236,7 @@ def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
         result.add("pages ≥ .99", share >= _ENOUGH, 1)
         result.worst = sorted([*result.worst, (share, page.path, built.words, text)])[:_WORST]
     _compare_order(result, links or listed, build, places, site_url)
-    for file in sorted(set(build.rglob("*.html")) - places.keys()):
+    for file in sorted({file for file in build.rglob("*.html") if file.is_file()} - places.keys()):
         name = file.relative_to(build).as_posix()
         html = "" if _GENERATED.search(name) else file.read_text("utf-8", "replace")
         if not html or _REDIRECT.search(html[:4000]):

@@ -36,10 +36,15 @@ _FILE = 15_000_000  # bytes
 _MEASURED = frozenset(("ar", "de", "es", "fa", "fr", "hi", "ja", "ko", "pt", "ru", "tr", "ur", "zh"))
 
 
-def teacher_weights(model: Model, path: Path) -> Weights:
-    """Return the weights of recto-en-1: its body, and the tables of the pack."""
+def shipped_weights(model: Model, path: Path) -> Weights:
+    """Return the weights of a file that ships; recto-en-1 has the tables of the pack, recto-1 its own."""
     weights = {name: value.clone() for name, value in model.weights.items()}
     body = {name: torch.tensor(value, device=model.device) for name, value in np.load(path).items()}
+    if "word.q" in body:
+        rows, scales = body.pop("word.q").float(), body.pop("word.s").float()
+        weights["word_emb"] = (rows.view(SIZE, -1, GROUP) * scales[:, :, None]).view(SIZE, -1)
+        weights["pos_emb"] = F.pad(body.pop("positions"), (0, 0, model.arch.position_offset, 0))
+        weights["type_emb"] = torch.zeros_like(weights["type_emb"])
     factors = {name: value[0] for name, value in model.calibration.items()}
     hidden, last = model.arch.hidden, f"l{model.arch.layers - 1}"
 
@@ -94,8 +99,11 @@ Slices = tuple[Texts, Tensor, Tensor]
 class Corpus:
     """Pairs, questions and English passages, tokenized; batches are made on the device."""
 
-    def __init__(self, folder: Path, old: Tokenizer, new: Tokenizer, device: str, limit: int) -> None:
-        self.device = device
+    def __init__(
+        self, folder: Path, old: Tokenizer, new: Tokenizer, device: str, options: argparse.Namespace
+    ) -> None:
+        self.device, limit = device, options.limit
+        self.passage_share = options.passages
         pairs: dict[str, list[tuple[int, np.ndarray, np.ndarray]]] = {}
         passages: list[np.ndarray] = []
         known = 0
@@ -150,7 +158,7 @@ class Corpus:
             )
             stop = torch.where(long, start + (stop - start) // 2, stop).maximum(start + 1)
         count = len(self.passages.starts) - 1
-        passage = torch.randint(count, (size // 4,), device=device)
+        passage = torch.randint(count, (round(size * self.passage_share),), device=device)
         ids = self.ids[start] * 16 + (stop - start)
         passages, few = (self.passages, passage, passage + 1), size // 4
         english = [(self.english, start, stop), passages]
@@ -321,8 +329,8 @@ def train(options: argparse.Namespace) -> None:
     teacher = load_model(folder / "pack.hmsemb", device)
     old = teacher.tokenizer
     new = extended_tokenizer(old, folder / "merges.json")
-    corpus = Corpus(folder, old, new, device, options.limit)
-    teacher.weights = teacher_weights(teacher, folder / "recto-en-1.npz")
+    corpus = Corpus(folder, old, new, device, options)
+    teacher.weights = shipped_weights(teacher, folder / "recto-en-1.npz")
     table = teacher.weights["word_emb"]
     grown = torch.zeros(SIZE, teacher.arch.hidden, device=device)
     grown[: len(table)] = table
@@ -334,7 +342,9 @@ def train(options: argparse.Namespace) -> None:
         weights = {name: value.clone() for name, value in teacher.weights.items()} | {
             "word_emb": grown.clone()
         }
-        if options.start:
+        if options.start and options.start.is_file():
+            weights = shipped_weights(teacher, options.start)
+        elif options.start:
             load(weights, options.start)
         student = Model(teacher.arch, new, weights, teacher.calibration, device)
         run(student, teacher, corpus, options)
@@ -356,11 +366,14 @@ def run(student: Model, teacher: Model, corpus: Corpus, options: argparse.Namesp
     """Train for the minutes of the options."""
     device, weights = student.device, student.weights
     body = [name for name in weights if name not in ("pos_emb", "type_emb", "word_emb")]
-    for name in ("word_emb", *body):
-        weights[name].requires_grad_()
+    trained = [([weights[name] for name in body], options.body_lr)]
+    if options.lr:
+        trained.append(([weights["word_emb"]], options.lr))
+    for parameters, _ in trained:
+        for parameter in parameters:
+            parameter.requires_grad_()
     groups: list[dict[str, Any]] = [
-        {"params": [weights["word_emb"]], "lr": options.lr, "base": options.lr},
-        {"params": [weights[name] for name in body], "lr": options.body_lr, "base": options.body_lr},
+        {"params": parameters, "lr": rate, "base": rate} for parameters, rate in trained
     ]
     optimizer = torch.optim.AdamW(groups, weight_decay=0.0, betas=(0.9, 0.98), fused=device != "cpu")
     began, step, seen = perf_counter(), 0, []
@@ -384,8 +397,8 @@ def run(student: Model, teacher: Model, corpus: Corpus, options: argparse.Namesp
         loss = loss + options.english * (1 - stayed).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(weights["word_emb"], 1.0)
-        torch.nn.utils.clip_grad_norm_([weights[name] for name in body], 1.0)
+        for parameters, _ in trained:
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         step += 1
         seen.append(torch.stack([cosine.detach().mean(), stayed.detach().mean()]))
@@ -432,11 +445,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out"), help="directory for results")
-    parser.add_argument("--start", type=Path, help="continue from the parts in this folder")
+    parser.add_argument("--start", type=Path, help="continue from the parts in this folder, or a file that ships")
     parser.add_argument("--minutes", type=float, default=6, help="of training, each; default %(default)s")
-    parser.add_argument("--lr", type=float, default=1e-3, help="of the rows; default %(default)s")
+    parser.add_argument("--lr", type=float, default=1e-3, help="of the rows, 0 keeps them; default %(default)s")
     parser.add_argument("--body-lr", type=float, default=1e-4, help="of the body; default %(default)s")
     parser.add_argument("--english", type=float, default=12.0, help="weight of English; default %(default)s")
+    parser.add_argument(
+        "--passages", type=float, default=0.25, help="English passages a translation; default %(default)s"
+    )
     parser.add_argument("--batch", type=int, default=1024, help="translations of a step; default %(default)s")
     parser.add_argument("--measure-teacher", action="store_true")
     parser.add_argument("--device", default="cuda")
