@@ -445,9 +445,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--out", type=Path, default=Path("out"), help="directory for results")
-    parser.add_argument("--start", type=Path, help="continue from the parts in this folder, or a file that ships")
+    parser.add_argument(
+        "--start", type=Path, help="continue from the parts in this folder, or a file that ships"
+    )
     parser.add_argument("--minutes", type=float, default=6, help="of training, each; default %(default)s")
-    parser.add_argument("--lr", type=float, default=1e-3, help="of the rows, 0 keeps them; default %(default)s")
+    parser.add_argument(
+        "--lr", type=float, default=1e-3, help="of the rows, 0 keeps them; default %(default)s"
+    )
     parser.add_argument("--body-lr", type=float, default=1e-4, help="of the body; default %(default)s")
     parser.add_argument("--english", type=float, default=12.0, help="weight of English; default %(default)s")
     parser.add_argument(

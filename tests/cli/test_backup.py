@@ -96,6 +96,11 @@ def test_an_index_with_another_analyzer_is_named(house: Path, home: Path) -> Non
     copy_house(house, home)
     path = home / "collections" / "books" / "gen-000001.json"
     manifest = json.loads(path.read_text())
+    manifest["fingerprint"]["analyzer"] = "recto-2"
+    path.write_text(signed(manifest))
+    done = recto(home, "search", "soil", "--collection", "books")
+    assert "soil" in done.stdout
+    assert "lexical analysis" not in done.stdout + done.stderr, "it is searched by its words, too"
     manifest["fingerprint"]["analyzer"] = "old-1"
     path.write_text(signed(manifest))
     index_again = f"recto index {house / 'book'} --collection books"

@@ -80,6 +80,14 @@ def test_spellings_and_forms_of_a_word_have_the_same_stem(language: str, one: st
     assert word_terms(one, language)[0] == word_terms(other, language)[0]
 
 
+@pytest.mark.parametrize("language", ["en", "de"])
+@pytest.mark.parametrize(("one", "other"), [("Haus", "Häuser"), ("Baum", "bäume"), ("cafe", "Café")])
+def test_short_words_and_accents_match_also_if_the_language_is_unknown(
+    language: str, one: str, other: str
+) -> None:
+    assert set(word_terms(one, language)) & set(word_terms(other, language))
+
+
 def test_scripts_without_spaces_are_cut_into_pairs() -> None:
     text = "静的ファイル"
     pairs = [text[start:end] for start, end in word_spans(text, "ja")]
@@ -98,7 +106,7 @@ def test_single_words_prefer_the_exact_form() -> None:
     chunks = in_language("fr", "Le résumé", "Je résume", "autre chose", "encore une page")
     query = analyze_query("résumé", lexicon_of(chunks))
     assert exact_term("résumé", "fr") == "=résumé"
-    assert len(query.vector.indices) == 2, "the stem, and the word as it is written"
+    assert len(query.vector.indices) == 3, "both stems, and the word as it is written"
 
 
 def test_a_query_is_analysed_in_the_language_it_has_most_words_of() -> None:

@@ -18,7 +18,7 @@ import pytest
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.evaluation.suites import load_suite
 from recto.protocols import Index
-from recto.search.analyzer import is_stop_word, query_words, word_spans, word_terms
+from recto.search.analyzer import STOP_WORDS, is_stop_word, query_words, word_spans, word_terms
 from recto.search.display import ELLIPSIS, chunk_matches, make_snippet, response_words
 from recto.search.lexical import LexicalQuery, analyze_query, read_lexicon
 from recto.search.markdown import plain_text
@@ -345,8 +345,13 @@ def python_cuts(language: str, texts: list[str]) -> list[list[object]]:
 
 def test_words_are_cut_as_in_python(tmp_path: Path) -> None:
     texts = {language: [SENTENCES[language], *random_sentences(language, 100)] for language in SENTENCES}
+    texts["en"] = [text for own in texts.values() for text in own[:20]]  # as in a book of unknown language
     values = [
-        {"language": language, "meta": {"analysis": _analysis([language])}, "texts": own}
+        {
+            "language": language,
+            "meta": {"analysis": _analysis([language]), "stop_words": sorted(STOP_WORDS)},
+            "texts": own,
+        }
         for language, own in texts.items()
     ]
     shutil.copy(WEB / "static_client.js", tmp_path)

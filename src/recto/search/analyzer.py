@@ -2,7 +2,9 @@
 
 Chunks and queries are analysed in the same way, by their language. Languages other than English have one
 rule: accents are removed and words are cut after five letters, which finds as many pages as Snowball stemmers
-do and needs no data (decision 18). Scripts without spaces, and Korean, are searched by pairs of characters.
+do and needs no data (decision 18); words of five or six letters are also cut after four, so that `Häuser`
+matches `Haus`. Scripts without spaces, and Korean, are searched by pairs of characters. A book whose language
+is not known is analysed as English, where these rules hold for words with other letters than a to z.
 
 `ANALYZER` is the version of the analysis; the fingerprint of an index has it, because terms of two versions
 cannot be compared.
@@ -18,7 +20,9 @@ from zlib import crc32
 
 from recto._util.languages import ENGLISH, MARKS, UNSPACED, UNSPACED_LANGUAGES, stop_words
 
-ANALYZER = "recto-2"
+ANALYZER = "recto-3"
+SEARCHABLE = ("recto-2", ANALYZER)
+"""Analyses whose indexes this one searches; in recto-2, a word has no second stem, and English no accents."""
 
 _COMPOUND = re.compile(r"--?[A-Za-z][\w-]*|\w+(?:[.\-]\w+)*")
 """A word, or several joined by dots or hyphens: `pydantic.BaseModel`, `end-to-end`, `9.81`, `--dry-run`."""
@@ -50,8 +54,9 @@ _IGNORED = (
 _ARTICLE = "[وفبك]?(?:ال|لل)(?=...)"
 _UNCUT = r"[\d_.\-]"
 _compiled = cache(re.compile)
-_STEM = 5
-"""The letters of a word that are its stem, in languages other than English."""
+_ACCENTS = "[\u0300-\u036f]+"
+_STEM, _SHORT_STEM = 5, 4
+"""The letters of a word that are its stem and, if it has one or two more than that, its second stem."""
 
 STOP_WORDS = stop_words(ENGLISH)
 
@@ -104,10 +109,13 @@ def word_terms(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the terms of a word: its stem, then the stems of the parts of a compound or an identifier."""
     if language != ENGLISH:
         return _other_terms(word, language)
-    terms = [stem(form) for form in word_forms(word)]
+    forms = word_forms(word)
+    terms = [stem(form) for form in forms]
     if not _NUMBER.fullmatch(word.lower()):
         parts = (part for piece in _PART.findall(word) for part in _CAMEL.split(piece))
         terms += [stem(part.lower()) for part in parts if len(part) > 1]
+    if not word.isascii():
+        terms += [short for form in forms if not form.isascii() and (short := _short_stem(unaccented(form)))]
     return tuple(dict.fromkeys(terms))
 
 
@@ -126,7 +134,19 @@ def _other_terms(word: str, language: str) -> tuple[str, ...]:
         if len(parts) > 1:  # an identifier is not cut
             terms[0] = forms[0]
         terms += [stem(part.lower(), language) for part in parts if len(part) > 1]
+    terms += [short for form in forms if (short := _short_stem(_without_article(fold(form), language)))]
     return tuple(dict.fromkeys(terms))
+
+
+def _short_stem(word: str) -> str:
+    """Return the second stem of a word, or "" if it has none."""
+    is_short = _SHORT_STEM < len(word) <= _SHORT_STEM + 2 and not _compiled(_UNCUT).search(word)
+    return word[:_SHORT_STEM] if is_short else ""
+
+
+def _without_article(word: str, language: str) -> str:
+    article = _compiled(_ARTICLE).match(word) if language == "ar" else None
+    return word[article.end() :] if article else word
 
 
 def is_unspaced(word: str) -> bool:
@@ -175,6 +195,13 @@ def fold(word: str) -> str:
     return plain.translate(same_letters()) or word
 
 
+def unaccented(word: str) -> str:
+    """Remove the accents of Latin, Greek and Cyrillic letters from a word that is not ASCII."""
+    from unicodedata import normalize
+
+    return normalize("NFC", _compiled(_ACCENTS).sub("", normalize("NFKD", word))) or word
+
+
 def stem(word: str, language: str = ENGLISH) -> str:
     """Remove the plural and the most common endings of an English word; cut other words after five letters.
 
@@ -185,10 +212,11 @@ def stem(word: str, language: str = ENGLISH) -> str:
             return word
         folded = fold(word)
         if language not in UNSPACED_LANGUAGES or not folded.isascii():
-            if language == "ar" and (article := _compiled(_ARTICLE).match(folded)):
-                folded = folded[article.end() :]
+            folded = _without_article(folded, language)
             return folded if _compiled(_UNCUT).search(folded) else folded[:_STEM]
         word = folded
+    elif not word.isascii():
+        word = unaccented(word)
     if len(word) <= 3 or not (word.isascii() and word.isalpha()):
         return word
     if word.endswith("ies") and len(word) > 4:

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeVar
 from recto._util.languages import ENGLISH, UNSPACED_LANGUAGES, detect_language
 from recto.protocols import Embedder, Index, embedder_abilities
 from recto.search.analyzer import (
-    ANALYZER,
     EXACT_MARK,
+    SEARCHABLE,
     count_words,
     exact_term,
     has_unspaced,
@@ -264,7 +264,7 @@ class Lexicon:
 def read_lexicon(index: Index) -> Lexicon | None:
     """Return the vocabulary of an index, or None if this version cannot search the index lexically."""
     fingerprint = index.info.fingerprint
-    if fingerprint is None or fingerprint.analyzer != ANALYZER:
+    if fingerprint is None or fingerprint.analyzer not in SEARCHABLE:
         return None
     try:
         return Lexicon(index.lexicon())
@@ -291,7 +291,7 @@ def other_analyzer(info: IndexInfo) -> str:
     from recto.settings import index_command
 
     fingerprint = info.fingerprint
-    if fingerprint is None or fingerprint.analyzer == ANALYZER:
+    if fingerprint is None or fingerprint.analyzer in SEARCHABLE:
         return ""
     analyzer = fingerprint.analyzer
     reason = f"with another lexical analysis ({analyzer})" if analyzer else "without lexical search"

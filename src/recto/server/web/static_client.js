@@ -273,13 +273,24 @@ function cumulated(gaps) {
 
 function wordTerms(word) {
   const whole = word.toLowerCase();
-  if (/^v?\p{Nd}+(?:\.\p{Nd}+)*$/u.test(whole)) return [whole];
+  if (isNumber(whole)) return [stem(whole)];
   const pieces = word.match(/[\p{L}\p{Nl}\p{No}]+|\p{Nd}+/gu) ?? [];
   const parts = pieces.flatMap((piece) => piece.split(CAMEL)).filter((part) => /../u.test(part));
-  return [...new Set([whole, ...(whole.match(WORD) ?? []), ...parts.map((part) => part.toLowerCase())].map(stem))];
+  const forms = [whole, ...(whole.match(WORD) ?? [])];
+  const short = forms.filter((form) => !isAscii(form)).flatMap((form) => shortStem(unaccented(form)));
+  return [...new Set([...[...forms, ...parts.map((part) => part.toLowerCase())].map(stem), ...short])];
 }
 
-function stem(word) {
+const unaccented = (word) => word.normalize("NFKD").replace(/[\u0300-\u036f]+/gu, "").normalize("NFC") || word;
+
+/** Return the second stem of a word of five or six letters, in a list. */
+function shortStem(word) {
+  const letters = [...word];
+  return [5, 6].includes(letters.length) && !/[\p{Nd}_.-]/u.test(word) ? [letters.slice(0, 4).join("")] : [];
+}
+
+function stem(given) {
+  const word = isAscii(given) ? given : unaccented(given);
   if (word.length <= 3 || !/^[A-Za-z]+$/u.test(word)) return word;
   let rest = word;
   if (word.endsWith("ies") && word.length > 4) rest = `${word.slice(0, -3)}y`;
@@ -326,6 +337,7 @@ function otherAnalyzer(language, { analysis }) {
   const isPair = (word) => pairStart.test(word);
   const translate = (text) => [...text].map((letter) => same[letter] ?? letter).join("");
   const fold = (word) => (isAscii(word) ? word : translate(translate(word).normalize("NFKD").replace(ignored, "")) || word);
+  const plain = (word) => (language === "ar" ? fold(word).replace(article, "") : fold(word));
   const isStopWord = (word) => stopWords.has(fold(word.toLowerCase())) || particles.test(word.toLowerCase());
   const form = (word) => word.toLowerCase().normalize("NFKC");
 
@@ -333,9 +345,8 @@ function otherAnalyzer(language, { analysis }) {
 
   function stemOther(word) {
     if (isPair(word)) return word;
-    let folded = fold(word);
+    const folded = plain(word);
     if (isEnglish(folded)) return stem(folded);
-    if (language === "ar") folded = folded.replace(article, "");
     return /[\p{Nd}_.-]/u.test(folded) ? folded : [...folded].slice(0, stemLetters).join("");
   }
 
@@ -348,7 +359,8 @@ function otherAnalyzer(language, { analysis }) {
     const pieces = isNumber(whole) || !isAscii(word) ? [] : word.match(/[A-Za-z]+|\d+/gu) ?? [];
     const parts = pieces.flatMap((piece) => piece.split(CAMEL));
     if (parts.length > 1) found[0] = whole;
-    return [...new Set([...found, ...parts.filter((part) => part.length > 1).map((part) => stemOther(part.toLowerCase()))])];
+    const stems = parts.filter((part) => part.length > 1).map((part) => stemOther(part.toLowerCase()));
+    return [...new Set([...found, ...stems, ...[...forms].flatMap((one) => shortStem(plain(one)))])];
   }
 
   /** Return the words of a text; in scripts without spaces, overlapping pairs of characters. */
