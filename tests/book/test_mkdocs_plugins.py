@@ -1,0 +1,134 @@
+"""MkDocs sites with plugins and extensions that change pages: as those built their pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recto.book.parsing import read
+from recto.book.sources.tree import open_book
+from tests.book.files import write
+
+CODE = '''"""A package."""
+from pkg.other import Base
+
+class Foo(Base):
+    """Foo is a class of frobnication.
+
+    Args:
+        size: How large.
+
+    # Usage
+    """
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+    def bar(self, x: int) -> int:
+        """Return the bar of x."""
+    def _hidden(self) -> None:
+        """Hidden."""
+    def bare(self) -> None: ...
+
+def baz() -> None:
+    """Baz buzzes."""
+'''
+CONFIG = """
+site_url: https://x.org/
+plugins:
+  - mkdocstrings:
+      handlers: {python: {paths: [lib], options: {show_signature_annotations: true}}}
+"""
+
+
+def test_mkdocstrings_is_read_from_the_source(tmp_path: Path) -> None:
+    write(tmp_path, {"lib/pkg/__init__.py": CODE})
+    page = """# A
+
+??? abstract "API"
+    ::: pkg.Foo
+        options:
+            show_root_heading: true
+            filters:
+                - "!^_"
+
+### ::: pkg.baz
+
+> Quoted:
+>
+> #### ::: pkg.baz
+
+::: pkg.Foo
+    options:
+      members:
+        - bare
+
+::: pkg.missing
+    handler: python
+
+```
+::: pkg.example
+```
+"""
+    source = open_book(write(tmp_path, {"docs/a.md": page, "mkdocs.yml": CONFIG}))
+    (loaded,) = source.pages()
+    document = read(loaded)
+    text = "\n".join(block.text for section in document.sections for block in section.blocks)
+    assert [anchor for section in document.sections for _, anchor in section.anchors] == [
+        *("a", "pkg.Foo", "pkg.Foo--usage", "pkg.Foo.bar", "pkg.baz", "pkg.baz", "pkg.Foo"),
+        *("pkg.Foo--usage", "pkg.Foo.bare"),
+    ]
+    assert text.count(":::") == 1  # in the fence
+    assert "    ## `pkg.Foo` { #pkg.Foo }" in text
+    assert "- `size` (`int`, default: `1`): How large." in text
+    assert "    ### `bar(x: int) -> int` { #pkg.Foo.bar }\n\n    Return the bar of x." in text
+    assert "> Baz buzzes." in text
+    for left_out in ("options", "filters", "members", "handler", "missing", "Hidden"):
+        assert left_out not in text
+    assert source.notes == ["1 included file could not be resolved: a.md: pkg.missing (missing)."]
+
+
+def test_documented_code_without_mkdocstrings(tmp_path: Path) -> None:
+    """mkautodoc shows members without headings; a directive of another extension leaves nothing."""
+    page = """# A
+
+::: pkg.Foo
+    :docstring:
+    :members: bar bare
+
+::: mkdocs-click
+    :module: pkg.cli
+    :command: main
+"""
+    config = "markdown_extensions: [mkautodoc, mkdocs-click]\n"
+    files = {"docs/a.md": page, "mkdocs.yml": config, "src/pkg/__init__.py": CODE.replace("# Usage", "")}
+    source = open_book(write(tmp_path, files))
+    (loaded,) = source.pages()
+    (section,) = read(loaded).sections
+    text = "\n".join(block.text for block in section.blocks)
+    assert text.startswith("**`pkg.Foo(size=1)`**\nFoo is a class of frobnication.")
+    assert text.endswith("**`bar(x)`**\nReturn the bar of x.\n**`bare()`**")
+    assert source.notes == ["1 included file could not be resolved: a.md: pkg.cli (missing)."]
+
+
+def test_parameters_are_described_in_their_types(tmp_path: Path) -> None:
+    code = """
+class App:
+    def __init__(self, *, name: Annotated[str, Doc(\'\'\'
+        The **name**.
+        \'\'\')] = "x", count: Annotated[int, Gt(0)]) -> None:
+        \'\'\'Start.\'\'\'
+    def run(self) -> None:
+        \'\'\'Run.\'\'\'
+        self.state = 1
+"""
+    options = (
+        "{show_root_heading: true, separate_signature: true, merge_init_into_class: true, filters: ['!^_']}"
+    )
+    config = f"plugins: [{{mkdocstrings: {{handlers: {{python: {{options: {options}}}}}}}}}]\n"
+    files = {"docs/a.md": "# A\n\n::: app.App\n", "mkdocs.yml": config, "app.py": code}
+    sections = read(next(iter(open_book(write(tmp_path, files)).pages()))).sections
+    assert [(part.headings[-1], part.anchor) for part in sections] == [
+        ("app.App", "app.App"),
+        ("run", "app.App.run"),
+    ]
+    texts = [block.text for block in sections[0].blocks]
+    assert texts[:2] == ["```python\nApp(*, name='x', count)\n```", "Start."]
+    assert texts[3] == "- `name` (`str`, default: `'x'`): The **name**."
