@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from recto.book.parsing import read
+from recto.book.parsing.markdown import parse
 from recto.book.sources.tree import open_book
 from tests.book.files import write
 
@@ -132,3 +135,18 @@ class App:
     texts = [block.text for block in sections[0].blocks]
     assert texts[:2] == ["```python\nApp(*, name='x', count)\n```", "Start."]
     assert texts[3] == "- `name` (`str`, default: `'x'`): The **name**."
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "anchor"),
+    [
+        (":material-check: on a page", "on a page", "on-a-page"),
+        ("Icons, emojis :smile:", "Icons, emojis", "icons-emojis"),
+        ("The `:smile:` of 10:30:15", "The :smile: of 10:30:15", "the-smile-of-103015"),
+        ("Expanding the [`File`][pkg.Foo] API", "Expanding the File API", "expanding-the-file-api"),
+        ("All of [pkg.Foo][] and a[i][j]", "All of pkg.Foo and a[i][j]", "all-of-pkgfoo-and-aij"),
+    ],
+)
+def test_icons_and_references_in_headings(heading: str, title: str, anchor: str) -> None:
+    section = parse(f"# A\n\n## {heading}\n\nText.\n", anchors="python-markdown").sections[-1]
+    assert (section.headings[-1], section.anchor) == (title, anchor)
