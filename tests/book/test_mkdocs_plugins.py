@@ -150,3 +150,65 @@ class App:
 def test_icons_and_references_in_headings(heading: str, title: str, anchor: str) -> None:
     section = parse(f"# A\n\n## {heading}\n\nText.\n", anchors="python-markdown").sections[-1]
     assert (section.headings[-1], section.anchor) == (title, anchor)
+
+
+POSTS = {
+    "a.md": "---\ndate: 2024-02-03\ncategories: [News]\n---\n# A Post, First!\n",
+    "deep/b.md": "---\ndate:\n  created: 2024-03-04T10:00:00\nslug: my-slug\n---\n# B\n",
+    "c.md": "---\ndate: 2024-11-05\ntitle: How we're\n---\n# C\n",
+    "draft.md": "---\ndate: 2024-11-05\ndraft: true\n---\n# D\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "posts", "addresses"),
+    [
+        (
+            "",
+            "blog/posts",
+            "blog/2024/02/03/a-post-first/ blog/2024/11/05/how-were/ blog/2024/03/04/my-slug/",
+        ),
+        (
+            "blog_dir: ., post_dir: '{blog}/news', post_url_format: '{categories}/{date}/{file}'",
+            "news",
+            "news/2024/02/03/a/ 2024/11/05/c/ 2024/03/04/b/",
+        ),
+        (
+            "blog_dir: log, post_url_format: '{slug}-{date}', post_url_date_format: d.M.yy, draft: true",
+            "log/posts",
+            "log/a-post-first-3.2.24/ log/how-were-5.11.24/ log/my-slug-4.3.24/ log/d-5.11.24/",
+        ),
+    ],
+)
+def test_posts_have_the_addresses_of_the_blog_plugin(
+    tmp_path: Path, options: str, posts: str, addresses: str
+) -> None:
+    files = {f"docs/{posts}/{name}": text for name, text in POSTS.items()}
+    config = f"site_url: https://x.org/\nplugins: [material/blog: {{{options}}}]\n"
+    source = open_book(write(tmp_path, {"mkdocs.yml": config, "docs/index.md": "# Home\n", **files}))
+    urls = {page.url.removeprefix("https://x.org/") for page in source.pages()}
+    assert urls == {"", *addresses.split()}
+
+
+def test_literate_nav(tmp_path: Path) -> None:
+    """The plugin mkdocs-literate-nav 0.6 made this navigation."""
+    config = """
+nav:
+  - Home: index.md
+  - User Guide: guide/
+  - About: [z.md, other/]
+plugins:
+  - literate-nav: {nav_file: README.md, implicit_index: true}
+"""
+    guide = "# Guide\n\n- [Second](b.md)\n- [Part](part/)\n- [First](a.md)\n\n[Web](https://x.org/)\n"
+    names = ("index", "z", "guide/a", "guide/b", "guide/part/d", "guide/part/c", "other/b", "other/a", "last")
+    files = {f"docs/{name}.md": f"# {name}\n" for name in names}
+    files |= {
+        "docs/guide/README.md": guide,
+        "docs/guide/part/README.md": "* [D](d.md)\n* [Up](../)\n* [C](c.md)\n",
+    }
+    source = open_book(write(tmp_path, {"mkdocs.yml": config, **files}))
+    assert [page.path for page in source.pages()] == [
+        *("index.md", "guide/README.md", "guide/b.md", "guide/part/README.md", "guide/part/d.md"),
+        *("guide/part/c.md", "guide/a.md", "z.md", "other/a.md", "other/b.md", "last.md"),
+    ]

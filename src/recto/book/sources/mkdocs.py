@@ -28,6 +28,7 @@ from recto.book.sources.includes import (
     select_region,
     whole_line,
 )
+from recto.book.sources.mkdocs_plugins import Blog, literate_entries
 from recto.book.sources.mkdocstrings import DocumentedCode
 from recto.book.sources.options import (
     UnreadableSite,
@@ -83,12 +84,17 @@ class MkDocsSite(Site):
         self._drafts = ignored(text_of(config, "draft_docs").splitlines())
         plugins = _options(config, "plugins")
         self.suffixes = (*MARKDOWN.suffixes, *(NOTEBOOK.suffixes if "mkdocs-jupyter" in plugins else ()))
-        for name, title, sections in _nav_entries(config.get("nav"), ()):
+        entries = _nav_entries(config.get("nav"), ())
+        if "literate-nav" in plugins:
+            entries = literate_entries(entries, plugins["literate-nav"], self.root, self.bounds)
+        for name, title, sections in entries:
             self.titles |= {name: title} if title else {}
             self.sections.setdefault(name, sections)
         extensions = _options(config, "markdown_extensions")
         bases = self._bases(extensions, plugins)
         self._includes = MkDocsIncludes((self.directory, self.root, self.bounds), bases)
+        self._blog = Blog(plugins["blog"]) if "blog" in plugins else None
+        self._published: dict[str, str] = {}
         if not _DOCUMENTING.isdisjoint({*plugins, *extensions}):
             self._code = self._documented(get(plugins, "mkdocstrings", "handlers", "python"))
         self._translations = _translations(plugins.get("i18n", {}))
@@ -194,10 +200,14 @@ class MkDocsSite(Site):
 
     def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
         """Return whether the configuration lists a page as a draft, or its theme sends readers elsewhere."""
-        return "redirect" if head.get("template") == _REDIRECT else "draft" if self._drafts(name) else ""
+        if head.get("template") == _REDIRECT:
+            return "redirect"
+        return "draft" if self._drafts(name) or (self._blog and self._blog.is_draft(name, head)) else ""
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, with the language of the theme."""
+        if self._blog:
+            self._published[name] = self._blog.published(name, page.text)
         if self._translations:
             plain = self._translations.split(name)[1]
             title = self.titles.get(plain) or (page.title if plain == name else title_of(plain, self.book))
@@ -229,6 +239,7 @@ class MkDocsSite(Site):
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page: a directory, or a file without `use_directory_urls`."""
+        name = self._published.get(name, name)
         if self._translations:
             is_default = self.language == self._translations.names[0]
             name = self._translations.split(name)[1]
@@ -308,7 +319,10 @@ def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
     value = config.get(key)
     items = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
     pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [(item, None)])]
-    return {str(name): options if isinstance(options, dict) else {} for name, options in pairs}
+    return {
+        str(name).removeprefix("material/"): options if isinstance(options, dict) else {}
+        for name, options in pairs
+    }
 
 
 def _nav_entries(nav: Any, sections: tuple[str, ...], title: str = "") -> Iterator[Entry]:
