@@ -377,9 +377,23 @@ def index(content: str) -> dict[str, str]:
     return SPHINX | {"index.rst": f"A\n=\n\n{content}\n"}
 
 
+DOCUMENTING = (
+    "plugins: [{mkdocstrings: {handlers: {python: {options: {inherited_members: true, members: true}}}}}]"
+)
+
+
+def documenting(page: str, code: str) -> dict[str, str]:
+    """Return a MkDocs site that documents a module."""
+    return {"docs/a.md": f"# A\n\n{page}\nLast words.\n", "mkdocs.yml": DOCUMENTING, "m.py": code}
+
+
 @pytest.mark.parametrize(
     "files",
     [
+        documenting("::: m\n\n", "class A:\n" + "".join(f"  class B{number}(A): 'd'\n" for number in range(50))),
+        documenting("::: m.A\n\n" * 20_000, "class A:\n" + "  def a(): 1\n" * 20_000),
+        documenting("::: m.A.f\n\n" * 20_000, f"class A:\n  def f(self, b=[{'1,' * 100_000}]):\n    'd'\n"),
+        documenting(f"::: m.A\n    :members: {'f ' * 50_000}\n\n" * 20, f"class A:\n  def f(b=[{'1,' * 90_000}]): 'd'\n"),
         index(NESTED_DIRECTIVES) | {"m.py": "class A:\n  'd'\n"},
         AUTODOC | {"m.py": "#:\n" * 100_000 + "a=1;" * 100_000 + "\n"},
         AUTODOC | {"m.py": "#:\n" * 100_000 + "a=" * 20_000 + "1\n"},

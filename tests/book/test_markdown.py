@@ -306,7 +306,7 @@ def test_python_markdown_anchors() -> None:
         "A -- B  -  C": "a-b-c",
     }
     slug = slugger("python-markdown", ["x-id"])
-    assert {heading: slug(heading_texts(heading, alt=False)[1]) for heading in page} == page
+    assert {heading: slug(heading_texts(heading, style="python-markdown")[1]) for heading in page} == page
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,9 @@ _DIRECTIVE = re.compile(
 _FIRST_SENTENCE = re.compile(r"\S(?:(?!\n[ \t]*\n).)*?(?:\.(?=\s|\Z)|(?=\n[ \t]*\n|\Z))", re.DOTALL)
 _OPTION = re.compile(r":([\w-]+):[ \t]*+(.*+)")
 _LARGEST = 1 << 20  # bytes of a file of code
-_MOST_TEXT = 1 << 20  # characters that the directives of a page may add
+MOST_TEXT = 1 << 20  # characters that the directives of a page may add
 _CHARGE = 64  # characters that each module counts that is looked up, to limit the number of missing ones
-_DEEPEST = 10  # imports from imports, classes in classes and base classes
+DEEPEST = 10  # imports from imports, classes in classes and base classes
 _MOST_NAMES = 20  # in a path such as `package.module.Class`
 _INDENT = "   "
 
@@ -59,7 +59,7 @@ class AutodocOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Object:
+class Definition:
     """A definition in a module: its name there, its node, and the text that documents it ("" if none)."""
 
     name: str
@@ -69,13 +69,13 @@ class _Object:
 
 
 @dataclass(slots=True)
-class _Module:
+class Module:
     """A parsed file: its objects, and where each imported name comes from."""
 
     name: str
     tree: ast.Module
     lines: list[str]
-    objects: dict[str, _Object] = field(default_factory=dict)
+    objects: dict[str, Definition] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
 
@@ -85,13 +85,13 @@ class Code:
 
     def __init__(self, roots: Sequence[Path], bounds: Path, options: AutodocOptions) -> None:
         self._roots, self._bounds, self._options = roots, bounds, options
-        self._modules: dict[str, _Module | None] = {}
-        self._known_members: dict[tuple[str, int, bool], dict[str, tuple[_Module, _Object]]] = {}
+        self._modules: dict[str, Module | None] = {}
+        self._known_members: dict[tuple[str, int, bool], dict[str, tuple[Module, Definition]]] = {}
         self._examined = 0  # names, also those that add no text; a page can have many such directives
 
     def expand(self, text: str, module: str = "", owner: str = "") -> Iterator[tuple[int, int, str]]:
         """Yield the spans of a text that autodoc replaces, and their new text; what is not found stays."""
-        left, above, done = _MOST_TEXT, [(-1, owner)], 0
+        left, above, done = MOST_TEXT, [(-1, owner)], 0
         for match in _DIRECTIVE.finditer(text):
             if match.start() < done:  # in the content of another one, which is expanded
                 continue
@@ -105,7 +105,7 @@ class Code:
             owner = above[-1][1]
             module = match["name"] if match["kind"] == "module" else module
             first = " " * len(match["prefix"])
-            stated, body, end = _content(text, match.end(), len(first))
+            stated, body, end = content_of(text, match.end(), len(first))
             options = {**self._options.defaults, **stated, "signature": match["signature"] or ""}
             lines, before = list[str](), self._examined
             with suppress(RecursionError):  # the code is nested too deeply
@@ -164,7 +164,7 @@ class Code:
             path = path.rpartition(".")[0]
         return path
 
-    def module(self, name: str) -> _Module | None:
+    def module(self, name: str) -> Module | None:
         """Return a module by its name, if one of the directories has it."""
         if name not in self._modules:
             self._modules[name] = None
@@ -175,18 +175,18 @@ class Code:
                 with suppress(UnreadableSite, SyntaxError, ValueError, RecursionError, MemoryError):
                     text = read_config(file, self._bounds, _LARGEST)
                     text = text.replace("\r\n", "\n").replace("\r", "\n")
-                    module = _Module(name, ast.parse(text), text.split("\n"))
+                    module = Module(name, ast.parse(text), text.split("\n"))
                     is_package = file.name == "__init__.py"
                     _read_body(module, module.tree.body, module.objects, is_package)
                     self._modules[name] = module
                     break
         return self._modules[name]
 
-    def resolve(self, path: str, depth: int = 0) -> tuple[_Module, _Object] | None:
+    def resolve(self, path: str, depth: int = 0) -> tuple[Module, Definition] | None:
         """Return the object at a path such as `package.Class.method`, through imports."""
         place = self._module_of(path)
         module, names = self.module(place), path[len(place) + 1 :].split(".")
-        if not module or depth > _DEEPEST:
+        if not module or depth > DEEPEST:
             return None
         if names[0] in module.imports and names[0] not in module.objects:
             source, original = module.imports[names[0]]
@@ -208,22 +208,22 @@ class Code:
             module, found = place_and_member
         return (module, found) if found else None
 
-    def _bases(self, module: _Module, node: ast.AST, depth: int) -> Iterator[tuple[_Module, _Object]]:
-        for base in node.bases if isinstance(node, ast.ClassDef) and depth < _DEEPEST else ():
+    def _bases(self, module: Module, node: ast.AST, depth: int) -> Iterator[tuple[Module, Definition]]:
+        for base in node.bases if isinstance(node, ast.ClassDef) and depth < DEEPEST else ():
             name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
             found = self.resolve(f"{module.name}.{name}", depth + 1)
             if found and isinstance(found[1].node, ast.ClassDef):
                 yield found
 
     def _members(
-        self, module: _Module, owner: _Object, *, inherited: bool = True, depth: int = 0
-    ) -> dict[str, tuple[_Module, _Object]]:
+        self, module: Module, owner: Definition, *, inherited: bool = True, depth: int = 0
+    ) -> dict[str, tuple[Module, Definition]]:
         """Return the members of a class; those without a docstring have the one of a base class."""
         key = module.name, id(owner.node), inherited
         if not isinstance(owner.node, ast.ClassDef) or key in self._known_members:
             return self._known_members.get(key, {})
         self._known_members[key] = {}  # for a class that is its own base
-        objects: dict[str, _Object] = {}
+        objects: dict[str, Definition] = {}
         _read_body(module, owner.node.body, objects, False)
         _read_attributes(module, owner.node, objects)
         members = {name: (module, found) for name, found in objects.items()}
@@ -236,7 +236,7 @@ class Code:
         self._known_members[key] = members
         return members
 
-    def _module_lines(self, module: _Module, options: Mapping[str, str], body: str) -> list[str]:
+    def _module_lines(self, module: Module, options: Mapping[str, str], body: str) -> list[str]:
         doc = self._nested_text(self._doc(ast.get_docstring(module.tree) or ""), module.name, "")
         hidden = [f"{_INDENT}:no-index:"] if {"noindex", "no-index"} & set(options) else []
         lines = [f".. py:module:: {module.name}", *hidden, "", *doc.split("\n"), "", *body.split("\n"), ""]
@@ -255,8 +255,8 @@ class Code:
         return lines
 
     def _chosen(
-        self, members: Mapping[str, tuple[_Module, _Object]], options: Mapping[str, str]
-    ) -> list[tuple[str, tuple[_Module, _Object]]]:
+        self, members: Mapping[str, tuple[Module, Definition]], options: Mapping[str, str]
+    ) -> list[tuple[str, tuple[Module, Definition]]]:
         """Return the members that the options select, in their order."""
         self._examined += len(members)
         stated = _names(options.get("members", ""))
@@ -264,7 +264,7 @@ class Code:
         excluded = _names(options.get("exclude-members", ""))
         private, special = options.get("private-members"), options.get("special-members")
 
-        def is_chosen(name: str, member: _Object) -> bool:
+        def is_chosen(name: str, member: Definition) -> bool:
             if name in excluded or (stated and name not in stated):
                 return False
             if re.fullmatch(r"__\w+__", name):
@@ -279,7 +279,7 @@ class Code:
 
     def _lines(
         self,
-        resolved: tuple[_Module, _Object],
+        resolved: tuple[Module, Definition],
         name: str,
         module: str,
         options: Mapping[str, str],
@@ -310,7 +310,7 @@ class Code:
         inner = self._body(found, function, options)
         inner += ["", *(self._nested_text(body, module, name).split("\n") if body else ())]
         has_members = bool({"members", "inherited-members"} & set(options))  # the latter implies the former
-        if isinstance(node, ast.ClassDef) and has_members and depth < _DEEPEST:
+        if isinstance(node, ast.ClassDef) and has_members and depth < DEEPEST:
             members = self._members(place, found, inherited="inherited-members" in options)
             nested = options if depth == 0 else {**options, "members": ""}
             for member, where in self._chosen(members, nested):
@@ -321,20 +321,20 @@ class Code:
     def _nested_text(self, body: str, module: str, owner: str) -> str:
         """Return the content of a directive, with the autodoc directives in it."""
         pieces, position = [], 0
-        if "auto" not in body or owner.count(".") > _DEEPEST:
+        if "auto" not in body or owner.count(".") > DEEPEST:
             return body
         for start, end, new in self.expand(body, module, owner):
             pieces += [body[position:start], new]
             position = end
         return "".join([*pieces, body[position:]])
 
-    def _constructor(self, module: _Module, found: _Object) -> ast.AST:
+    def _constructor(self, module: Module, found: Definition) -> ast.AST:
         """Return the method that creates an object of a class, or the class if none is found."""
         members = self._members(module, found)
         names = (name for name in ("__init__", "__new__") if name in members)
         return next((members[name][1].node for name in names), found.node)
 
-    def _body(self, found: _Object, function: ast.AST, options: Mapping[str, str]) -> list[str]:
+    def _body(self, found: Definition, function: ast.AST, options: Mapping[str, str]) -> list[str]:
         """Return the bases, the docstring and the types of an object."""
         lines, doc = list[str](), found.doc
         is_class = isinstance(found.node, ast.ClassDef)
@@ -360,7 +360,7 @@ class Code:
 
 
 def _read_body(
-    module: _Module, body: Sequence[ast.stmt], objects: dict[str, _Object], is_package: bool
+    module: Module, body: Sequence[ast.stmt], objects: dict[str, Definition], is_package: bool
 ) -> None:
     """Note the definitions and the imports of a module or class, also those in `if` and `try`."""
     for index, node in enumerate(body):
@@ -372,7 +372,7 @@ def _read_body(
                 overloads = (*overloads, node)
             elif any(name.endswith((".setter", ".deleter", ".getter")) for name in decorators):
                 continue
-            objects[node.name] = _Object(node.name, node, ast.get_docstring(node) or "", overloads)
+            objects[node.name] = Definition(node.name, node, ast.get_docstring(node) or "", overloads)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             doc = _comment(module, body, index)
@@ -382,7 +382,7 @@ def _read_body(
                     known and isinstance(known.node, ast.ClassDef) and isinstance(node.value, ast.Call)
                 )
                 if isinstance(target, ast.Name) and not is_changed:  # such as `Lamp = decorated(Lamp)`
-                    objects[target.id] = _Object(target.id, node, doc)
+                    objects[target.id] = Definition(target.id, node, doc)
         elif isinstance(node, ast.ImportFrom):
             base = module.name.split(".")
             base = base[: len(base) - node.level + is_package] if node.level else []
@@ -397,7 +397,7 @@ def _read_body(
                 _read_body(module, part, objects, is_package)
 
 
-def _read_attributes(module: _Module, owner: ast.ClassDef, objects: dict[str, _Object]) -> None:
+def _read_attributes(module: Module, owner: ast.ClassDef, objects: dict[str, Definition]) -> None:
     """Note the attributes that a constructor sets and documents."""
     for method in owner.body:
         body = method.body if isinstance(method, Function) and method.name == "__init__" else []
@@ -416,10 +416,10 @@ def _read_attributes(module: _Module, owner: ast.ClassDef, objects: dict[str, _O
                 known = objects.get(target.attr)
                 if not known or not known.doc:
                     bare = ast.Assign([target], ast.Name("..."), lineno=0)
-                    objects[target.attr] = _Object(target.attr, shown if shown is not node else bare, doc)
+                    objects[target.attr] = Definition(target.attr, shown if shown is not node else bare, doc)
 
 
-def _comment(module: _Module, body: Sequence[ast.stmt], index: int) -> str:
+def _comment(module: Module, body: Sequence[ast.stmt], index: int) -> str:
     """Return the documentation of an assignment: a text after it, or comments with `#:`."""
     node, after = body[index], body[index + 1] if index + 1 < len(body) else None
     if (
@@ -440,7 +440,7 @@ def _comment(module: _Module, body: Sequence[ast.stmt], index: int) -> str:
     return "\n".join(comments)
 
 
-def _content(text: str, start: int, indent: int) -> tuple[dict[str, str], str, int]:
+def content_of(text: str, start: int, indent: int) -> tuple[dict[str, str], str, int]:
     """Return the options and the content of a directive that is indented so far, and where they end."""
     options, body, end = dict[str, str](), list[str](), start
     last, stated_at = "", 0
@@ -464,7 +464,7 @@ def _content(text: str, start: int, indent: int) -> tuple[dict[str, str], str, i
     return options, textwrap.dedent("\n".join(body)).strip("\n"), end
 
 
-def _exported(module: _Module) -> list[str]:
+def _exported(module: Module) -> list[str]:
     """Return the names in `__all__`; [] if it is not a literal."""
     node = module.objects.get("__all__")
     value = getattr(node.node, "value", None) if node else None

@@ -1,10 +1,10 @@
-"""Docstrings in the styles of Google and NumPy as fields of reStructuredText, as Sphinx's Napoleon does."""
+"""Docstrings in the styles of Google and NumPy, as Sphinx's Napoleon and mkdocstrings show them."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 _FIELDS = {
     **dict.fromkeys(("args", "arguments", "parameters", "keyword args", "keyword arguments"), "param"),
@@ -27,7 +27,34 @@ _ITEM = re.compile(
 
 
 def as_fields(doc: str) -> str:
-    """Return a docstring with fields instead of sections such as `Args:`."""
+    """Return a docstring with fields of reStructuredText instead of sections such as `Args:`."""
+    return _replaced(doc, _converted)
+
+
+def as_markdown(doc: str, types: Mapping[str, str]) -> str:
+    """Return a docstring with lists of Markdown instead of its sections, and the types of parameters."""
+
+    def lines(name: str, body: str, is_numpy: bool) -> Iterator[str]:
+        if name in _ADMONITIONS:
+            yield from (f'!!! {_ADMONITIONS[name] or "note"} "{name.capitalize()}"', "")
+            yield from textwrap.indent(body, "    ").split("\n")
+            return
+        title = {"param": "Parameters", "ivar": "Attributes"}.get(_FIELDS.get(name, ""), name.capitalize())
+        yield from (f"**{title}:**", "")
+        if name in _TITLES:
+            yield from ("```pycon", *body.split("\n"), "```") if body.startswith(">>>") else body.split("\n")
+            return
+        items = _numpy_items(body) if is_numpy else _google_items(body)
+        for item, stated, text in items:
+            type = f"`{stated}`" if stated else types.get(item, "")
+            head = (f"`{item}`" if item else "") + (f" ({type})" if type else "")
+            first, *others = (f"{head}: {text}" if head and text else head or text).split("\n")
+            yield from (f"- {first}", *(f"    {line}".rstrip() for line in others))
+
+    return _replaced(doc, lines)
+
+
+def _replaced(doc: str, write: Callable[[str, str, bool], Iterator[str]]) -> str:
     lines, index, written = doc.split("\n"), 0, list[str]()
     while index < len(lines):
         name, is_numpy = _section(lines, index)
@@ -39,7 +66,7 @@ def as_fields(doc: str) -> str:
         while index < len(lines) and _continues(lines, index, is_numpy):
             index += 1
         body = textwrap.dedent("\n".join(lines[start:index])).strip("\n")
-        written += ["", *_converted(name, body, is_numpy), ""]
+        written += ["", *write(name, body, is_numpy), ""]
     return "\n".join(written)
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from recto.book.parsing import MARKDOWN, NOTEBOOK
 from recto.book.parsing.frontmatter import PAGE_RELATIVE
 from recto.book.sources.directory import Navigation, PageDirectory, ignored, is_file
+from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import (
     Directive,
     Includes,
@@ -27,7 +28,16 @@ from recto.book.sources.includes import (
     select_region,
     whole_line,
 )
-from recto.book.sources.options import UnreadableSite, check_url, chosen_names, resolved_path, title_of
+from recto.book.sources.mkdocs_plugins import Blog, literate_entries
+from recto.book.sources.mkdocstrings import DocumentedCode
+from recto.book.sources.options import (
+    UnreadableSite,
+    check_url,
+    chosen_names,
+    is_inside,
+    resolved_path,
+    title_of,
+)
 from recto.book.sources.site import Entry, Site, text_of, texts_of
 from recto.types.book import Page
 
@@ -37,6 +47,7 @@ _REDIRECT = "redirect.html"  # a template of Material and Zensical, which shows 
 _MOST_PARENTS = 10
 _DEEPEST = 50
 _BRACES, _VARIANTS, _SNIPPETS, _TAGS = "{!", "{*", "8<-", "{%"
+_DOCUMENTING = {"mkdocstrings", "mkautodoc", "mkdocs-click"}
 _INCLUDING = {
     _BRACES: ("markdown_include.include", "markdown_include", "mdx_include"),
     _VARIANTS: ("markdown_include_variants",),
@@ -54,6 +65,7 @@ class MkDocsSite(Site):
     config_files: ClassVar[tuple[str, ...]] = CONFIG_FILES
     options: tuple[str, ...] = ("locale",)
     anchors = "python-markdown"
+    _code: DocumentedCode | None = None
 
     def configure(self, config_file: Path) -> None:
         """Read the options, the navigation, and what the extensions and plugins include."""
@@ -72,11 +84,19 @@ class MkDocsSite(Site):
         self._drafts = ignored(text_of(config, "draft_docs").splitlines())
         plugins = _options(config, "plugins")
         self.suffixes = (*MARKDOWN.suffixes, *(NOTEBOOK.suffixes if "mkdocs-jupyter" in plugins else ()))
-        for name, title, sections in _nav_entries(config.get("nav"), ()):
+        entries = _nav_entries(config.get("nav"), ())
+        if "literate-nav" in plugins:
+            entries = literate_entries(entries, plugins["literate-nav"], self.root, self.bounds)
+        for name, title, sections in entries:
             self.titles |= {name: title} if title else {}
             self.sections.setdefault(name, sections)
-        bases = self._bases(_options(config, "markdown_extensions"), plugins)
+        extensions = _options(config, "markdown_extensions")
+        bases = self._bases(extensions, plugins)
         self._includes = MkDocsIncludes((self.directory, self.root, self.bounds), bases)
+        self._blog = Blog(plugins["blog"]) if "blog" in plugins else None
+        self._published: dict[str, str] = {}
+        if not _DOCUMENTING.isdisjoint({*plugins, *extensions}):
+            self._code = self._documented(get(plugins, "mkdocstrings", "handlers", "python"))
         self._translations = _translations(plugins.get("i18n", {}))
         if self._translations is None:
             self.options = ()
@@ -116,6 +136,15 @@ class MkDocsSite(Site):
             bases[_TAGS] = tuple(map(self._base, texts_of(plugins["macros"].get("include_dir"))))
         return bases
 
+    def _documented(self, handler: Any) -> DocumentedCode:
+        """Return the code that pages may document: in the stated directories, or in the usual ones."""
+        above = (self.directory, *self.directory.parents)
+        usual = [folder / name for folder in above for name in ("", "src")]
+        stated = [self.directory / path for path in texts_of(get(handler, "paths"))]
+        roots = [folder for folder in map(resolved_path, (*stated, *usual)) if is_inside(folder, self.bounds)]
+        options = get(handler, "options")
+        return DocumentedCode(roots, self.bounds, options if isinstance(options, dict) else {})
+
     def _base(self, path: str) -> Path | None:
         if path == PAGE_RELATIVE:
             return None
@@ -149,8 +178,11 @@ class MkDocsSite(Site):
         return rules
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
-        """Find included files."""
-        return self._includes(text, file)
+        """Find included files and documented code."""
+        included = self._includes(text, file)
+        if self._code is None or ":::" not in text:
+            return included
+        return in_order([*included, *self._code.directives(text)])
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
@@ -168,10 +200,14 @@ class MkDocsSite(Site):
 
     def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
         """Return whether the configuration lists a page as a draft, or its theme sends readers elsewhere."""
-        return "redirect" if head.get("template") == _REDIRECT else "draft" if self._drafts(name) else ""
+        if head.get("template") == _REDIRECT:
+            return "redirect"
+        return "draft" if self._drafts(name) or (self._blog and self._blog.is_draft(name, head)) else ""
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, with the language of the theme."""
+        if self._blog:
+            self._published[name] = self._blog.published(name, page.text)
         if self._translations:
             plain = self._translations.split(name)[1]
             title = self.titles.get(plain) or (page.title if plain == name else title_of(plain, self.book))
@@ -203,6 +239,7 @@ class MkDocsSite(Site):
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page: a directory, or a file without `use_directory_urls`."""
+        name = self._published.get(name, name)
         if self._translations:
             is_default = self.language == self._translations.names[0]
             name = self._translations.split(name)[1]
@@ -282,7 +319,10 @@ def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
     value = config.get(key)
     items = [value] if isinstance(value, dict) else value if isinstance(value, list) else []
     pairs = [pair for item in items for pair in (item.items() if isinstance(item, dict) else [(item, None)])]
-    return {str(name): options if isinstance(options, dict) else {} for name, options in pairs}
+    return {
+        str(name).removeprefix("material/"): options if isinstance(options, dict) else {}
+        for name, options in pairs
+    }
 
 
 def _nav_entries(nav: Any, sections: tuple[str, ...], title: str = "") -> Iterator[Entry]:

@@ -60,7 +60,7 @@ class MdBookSite(Site):
         summary = self.root / "SUMMARY.md"
         if not summary.is_file():
             raise UnreadableSite(f"{config_file.name}: there is no SUMMARY.md in {self.root.name}")
-        self.list_pages(_read_summary(read_config(summary, self.bounds)))
+        self.list_pages(read_summary(read_config(summary, self.bounds)))
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the name of the HTML file; a README is the index of its directory."""
@@ -96,7 +96,7 @@ def _select(part: str) -> Select | None:
     return select_region(part, _START, _END)
 
 
-def _read_summary(text: str) -> Iterator[Entry]:
+def read_summary(text: str) -> Iterator[Entry]:
     """Yield the pages of a `SUMMARY.md`: a list of links; headings name its parts."""
     start, *comments = text.split("<!--")
     text = "".join([start, *(comment.partition("-->")[2] for comment in comments)])
@@ -134,7 +134,7 @@ class GitBookSite(Site):
         config = self.read_yaml(config_file) if config_file.suffix != ".md" else {}
         self.root = self.directory / (text_of(config, "root") or ".")
         summary = self.root / (text_of(config, "structure", "summary") or "SUMMARY.md")
-        self.list_pages(_read_summary(read_config(summary, self.bounds)))
+        self.list_pages(read_summary(read_config(summary, self.bounds)))
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
         """Find `{% hint %}` and similar tags, which become their title."""

@@ -130,7 +130,7 @@ def _headings(
             budget -= len(raw)
             text, anchor = raw, explicit
             if budget >= 0:
-                text, slugged = heading_texts(raw, mdx=mdx, alt=style == "github", references=references)
+                text, slugged = heading_texts(raw, mdx=mdx, style=style, references=references)
                 slugged = slug(explicit or slugged) if style == "pandoc" or not explicit else ""
                 anchor = explicit or slugged
             if mdx and token.tag == "h1" and style == "github":

@@ -24,6 +24,8 @@ _ATTRIBUTE = (
 )
 _TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*+(?:{_ATTRIBUTE})*+\s*+/?)?>")
 _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^\[\]]*\])?(?:\{[^{}]*\})?")
+_ICON = re.compile(r"(?<![\w:]):[+a-z-][\w+-]{0,60}+:(?![\w:])")
+_REFERENCE = re.compile(r"(?<![\w\]\\`!])\[((?:[^\[\]`]++|`[^\[\]`]*+`)++)\]\[[^\[\]]*+\]")
 _EXPLICIT = re.compile(
     r"\{ ?#([^\s{}]{1,500}+) ?\}|\{/\*\s{0,500}+#([^\s{}*]{1,500}+)[^{}]{0,500}\*/\}|"
     r"<!--\s{0,500}+#([^\s<>]{1,500}?)(?:\s[^<>]{0,500})?-->"
@@ -41,20 +43,28 @@ Slug = Callable[[str], str]
 
 
 def heading_texts(
-    markdown: str, *, mdx: bool = False, alt: bool = True, references: dict[str, Any] | None = None
+    markdown: str,
+    *,
+    mdx: bool = False,
+    style: AnchorStyle = "github",
+    references: dict[str, Any] | None = None,
 ) -> tuple[str, str]:
-    """Return the visible text of a heading, and the text for its anchor, with alt texts if `alt`."""
+    """Return the visible text of a heading, and the text for its anchor."""
     if len(markdown) > LONGEST_HEADING or not _MARKUP.search(markdown):
         return markdown.strip(), markdown
+    if is_mkdocs := style == "python-markdown":  # references to documented code are links, too
+        markdown = _REFERENCE.sub(r"[\1](#)", markdown)
     visible, slugged = [], []
     (inline,) = _heading_parser(mdx).parseInline(markdown, {"references": references or {}})
     for child in inline.children or ():
+        if is_mkdocs and child.type == "text":
+            child.content = _ICON.sub("", child.content)
         if child.type in ("text", "code_inline", "math", "image"):
             visible.append(child.content)
             if child.type == "text" and mdx:
                 # Docusaurus reads `:word` in a heading as a directive and omits it from the anchor.
                 slugged.append(_DIRECTIVE.sub("", child.content))
-            elif child.type != "image" or alt:
+            elif child.type != "image" or style == "github":
                 slugged.append(child.content)
         elif child.type in ("softbreak", "hardbreak"):
             visible.append(" ")

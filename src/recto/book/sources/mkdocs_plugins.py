@@ -1,0 +1,97 @@
+"""Plugins of MkDocs that change the addresses or the navigation of pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from posixpath import normpath
+from typing import Any
+
+from recto.book.parsing.frontmatter import split_front_matter, stated
+from recto.book.parsing.markdown.headings import slugger
+from recto.book.sources.directory import is_file
+from recto.book.sources.docusaurus.javascript import get
+from recto.book.sources.options import read_config
+from recto.book.sources.references import page_title
+from recto.book.sources.site import Entry, text_of, texts_of
+from recto.book.sources.summary import read_summary
+
+_DATE = re.compile(r"(?P<y>\d{4})-(?P<M>\d\d)-(?P<d>\d\d)")
+_DATE_PART = re.compile(r"y{1,4}|M{1,2}|d{1,2}")
+_FIELD = re.compile(r"\{(\w{1,20})\}")
+_DEEPEST = 10  # directories in directories
+
+
+class Blog:
+    """The plugin `blog` of Material for MkDocs: its posts have addresses made of their dates and titles."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._folder = re.sub(r"^\.$", "", normpath(text_of(options, "blog_dir") or "blog"))
+        posts = (text_of(options, "post_dir") or "{blog}/posts").replace("{blog}", self._folder)
+        self._posts = normpath(posts.lstrip("/")) + "/"
+        self._format = text_of(options, "post_url_format") or "{date}/{slug}"
+        self._date = text_of(options, "post_url_date_format") or "yyyy/MM/dd"
+        self._has_drafts = options.get("draft") is True
+        most = options.get("post_url_max_categories")
+        self._most_categories = most if isinstance(most, int) else 1
+
+    def is_draft(self, name: str, head: dict[str, Any]) -> bool:
+        """Return whether a file is a post that is not published."""
+        return name.startswith(self._posts) and head.get("draft") is True and not self._has_drafts
+
+    def published(self, name: str, text: str) -> str:
+        """Return the file whose address a post has; files that are not posts keep their own."""
+        head = split_front_matter(text)[0]
+        created = head.get("date")
+        date = _DATE.match(str(get(created, "created") if isinstance(created, dict) else created))
+        if date is None or not name.startswith(self._posts):
+            return name
+
+        def part(match: re.Match[str]) -> str:
+            value = date[match[0][0]]
+            return value[-2:] if match[0] == "yy" else str(int(value)).zfill(len(match[0]))
+
+        categories = texts_of(head.get("categories"))[: self._most_categories]
+        values = {
+            "date": _DATE_PART.sub(part, self._date),
+            "slug": str(head.get("slug") or _slug(stated(head, "title") or page_title(text))),
+            "file": name.rpartition("/")[2].rpartition(".")[0],
+            "categories": "/".join(map(_slug, categories)),
+        }
+        path = _FIELD.sub(lambda field: values.get(field[1], field[0]), self._format)
+        return normpath(f"{self._folder}/{path.strip('/')}.md").lstrip("/")
+
+
+def _slug(text: str) -> str:
+    return slugger("github-trimmed")(text)
+
+
+def literate_entries(
+    entries: Iterable[Entry], options: dict[str, Any], root: Path, bounds: Path
+) -> Iterator[Entry]:
+    """Yield the navigation with the entries that the plugin `literate-nav` reads in directories."""
+    seen, file = set[str](), text_of(options, "nav_file") or "SUMMARY.md"
+
+    def listed(folder: str) -> list[Entry]:
+        """Return the entries of the file of a directory, such as `guide/`; [] if there is none."""
+        if folder in seen or not is_file(root / folder / file):
+            return []
+        seen.add(folder)
+        indexes = (f"{folder}{name}" for name in ("index.md", "README.md"))
+        first = [name for name in indexes if options.get("implicit_index") is True and is_file(root / name)]
+        links = list(read_summary(read_config(root / folder / file, bounds)))
+        paths = [normpath(f"{folder}{path}") + "/" * path.endswith("/") for path, _, _ in links]
+        below = [
+            (path, title, () if above == (title,) else above)
+            for path, (_, title, above) in zip(paths, links, strict=True)
+        ]
+        return [*((name, "", ()) for name in first[:1]), *below]
+
+    def resolved(entries: Iterable[Entry], above: tuple[str, ...]) -> Iterator[Entry]:
+        for name, title, sections in entries:
+            titles = (*above, *sections, *filter(None, [title]))
+            inner = listed(name) if name.endswith("/") and len(titles) < _DEEPEST else []
+            yield from resolved(inner, titles) if inner else [(name, title, (*above, *sections))]
+
+    return resolved(listed("") or entries, ())

@@ -1,0 +1,300 @@
+"""What mkdocstrings and mkautodoc write in pages of MkDocs, from the source of the documented code.
+
+It is parsed, never imported. Each `::: package.Name` becomes Markdown: headings, signatures and docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from recto.book.parsing.frontmatter import load_yaml
+from recto.book.parsing.markdown.headings import LONGEST_HEADING, slugger
+from recto.book.sources.autodoc import (
+    DEEPEST,
+    MOST_TEXT,
+    AutodocOptions,
+    Code,
+    Definition,
+    Module,
+    content_of,
+)
+from recto.book.sources.docstrings import as_markdown
+from recto.book.sources.docusaurus.javascript import get
+from recto.book.sources.includes import Directive, code_ranges
+from recto.book.sources.signatures import (
+    Function,
+    annotation_of,
+    decorators_of,
+    is_property,
+    signature_of,
+)
+
+_DIRECTIVE = re.compile(
+    r"^(?P<prefix>[ \t>]*+)(?P<level>#{1,6}+[ \t]*+)?:::[ \t]?(?P<name>[\w.:/-]++)[ \t]*+$", re.MULTILINE
+)
+_FILTER = re.compile(r"(!?)([\w^$\[\]]{1,80}+)")  # only what takes linear time
+_HEADING = re.compile(r"^(#{1,6}+)[ \t]++([^\n]++)$", re.MULTILINE)
+_FILTERS = ("!^_[^_]",)
+_CHARGE = 64  # characters that each object counts, to limit the number of those without text
+
+
+class DocumentedCode(Code):
+    """The code that the pages of a site document, with the options of mkdocstrings's handler of Python."""
+
+    def __init__(self, roots: Sequence[Path], bounds: Path, options: Mapping[str, Any]) -> None:
+        super().__init__(roots, bounds, AutodocOptions())
+        self._stated = options
+        self._signatures: dict[tuple[int, bool, bool], str] = {}
+        self._left = 0  # characters that the directives of a page may add
+
+    def directives(self, text: str) -> Iterator[Directive]:
+        """Yield the directives of a page; those whose code is not in the repository leave nothing."""
+        in_code, done = code_ranges(text), 0
+        self._left = MOST_TEXT
+        for match in _DIRECTIVE.finditer(text):
+            if match.start() < done or in_code(match.start()):
+                continue
+            prefix, name = match["prefix"], match["name"]
+            stated, body, done = content_of(text, match.end(), len(prefix))
+            lines, before = list[str](), self._examined
+            if self._left > 0:
+                with suppress(RecursionError):  # the code is nested too deeply
+                    level = (match["level"] or "").count("#")
+                    written = self._described(name, stated, name) if stated else self._root(name, body, level)
+                    lines = list(written)
+            new = "\n".join(f"{prefix}{line}".rstrip() for line in "\n".join(lines).strip("\n").split("\n"))
+            self._left -= len(new) + self._examined - before
+            if lines:
+                yield Directive(match.start(), done, new=f"{new}\n")
+            else:
+                yield Directive(match.start(), done, stated.get("module", name), otherwise="")
+
+    def _options_of(self, body: str) -> dict[str, Any]:
+        """Return the options of a directive, with those of the site."""
+        with suppress(ValueError, RecursionError):
+            stated = get(load_yaml(body), "options")
+            return {**self._stated, **(stated if isinstance(stated, dict) else {})}
+        return dict(self._stated)
+
+    def _found(self, path: str) -> tuple[Module, Definition] | None:
+        """Return the module or the object at a path."""
+        if module := self.module(path):
+            return module, Definition(path, module.tree, ast.get_docstring(module.tree) or "")
+        return self.resolve(path)
+
+    def _described(self, path: str, options: Mapping[str, str], shown: str) -> Iterator[str]:
+        """Yield what mkautodoc writes: the signature, the docstring and the members, without headings."""
+        if self._left < 0 or (found := self._found(path)) is None:
+            return
+        signature = self._signature(*found, shown != path, with_types=False)
+        self._left -= len(found[1].doc)
+        yield from (f"**`{shown}{signature}`**", "")
+        if "docstring" in options:
+            yield from (*found[1].doc.split("\n"), "")
+        for name in options.get("members", "").split():
+            yield from self._described(f"{path}.{name}", {"docstring": ""}, name)
+
+    def _root(self, path: str, body: str, stated: int) -> Iterator[str]:
+        """Yield what mkdocstrings writes for an object, whose directive has these options."""
+        if (found := self._found(path)) is None:
+            return
+        options = self._options_of(body)
+        self._left -= len(options)
+        level = stated or options.get("heading_level")
+        level = level if isinstance(level, int) and 0 < level <= 6 else 2
+        if options.get("show_root_heading") is True:
+            shown = path if options.get("show_root_full_path") is not False else path.rpartition(".")[2]
+            yield from self._head(found, path, shown, options, level)
+            level += 1
+        elif options.get("show_root_toc_entry") is not False:
+            yield from (f'<a id="{path}"></a>', "")
+        yield from self._content(found, path, options, level, 0)
+
+    def _head(
+        self,
+        found: tuple[Module, Definition],
+        path: str,
+        shown: str,
+        options: Mapping[str, Any],
+        level: int,
+    ) -> Iterator[str]:
+        """Yield the heading of an object, with its signature or before it."""
+        module, item = found
+        with_types = options.get("show_signature_annotations") is True
+        is_merged = not isinstance(item.node, ast.ClassDef) or options.get("merge_init_into_class") is True
+        is_member = self.module(path.rpartition(".")[0]) is None
+        signature = self._signature(module, item, is_member, with_types=with_types) if is_merged else ""
+        is_apart = options.get("separate_signature") is True or len(shown + signature) > LONGEST_HEADING // 2
+        yield f"{'#' * min(level, 6)} `{shown}{'' if is_apart else signature}` {{ #{path} }}"
+        yield ""
+        if is_apart and signature:
+            yield from ("```python", f"{path.rpartition('.')[2]}{signature}", "```", "")
+
+    def _signature(self, module: Module, item: Definition, is_member: bool, *, with_types: bool) -> str:
+        """Return the parameters of a function or class, or the type and value of an attribute."""
+        node = item.node
+        function = self._constructor(module, item) if isinstance(node, ast.ClassDef) else node
+        if isinstance(function, Function) and not is_property(function):
+            is_method = function is not node or (is_member and "staticmethod" not in decorators_of(node))
+            key = id(function), is_method, with_types
+            if key not in self._signatures:
+                plain = _documented(function)[0]
+                self._signatures[key] = signature_of(plain, is_method, with_types, function is node)
+            self._left -= len(self._signatures[key])
+            return self._signatures[key]
+        type = getattr(node, "returns", None) or getattr(node, "annotation", None)
+        value = getattr(node, "value", None)
+        text = f": {annotation_of(type)}" if type and with_types else ""
+        return text + (f" = {' '.join(ast.unparse(value).split())}" if isinstance(value, ast.expr) else "")
+
+    def _content(
+        self,
+        found: tuple[Module, Definition],
+        path: str,
+        options: Mapping[str, Any],
+        level: int,
+        depth: int,
+    ) -> Iterator[str]:
+        """Yield the docstring of an object, and its members."""
+        module, item = found
+        node, doc = item.node, item.doc
+        self._left -= _CHARGE + len(doc)
+        function = self._constructor(module, item) if isinstance(node, ast.ClassDef) else node
+        if isinstance(node, ast.ClassDef) and node.bases and options.get("show_bases") is not False:
+            yield from ("Bases: " + ", ".join(f"`{annotation_of(base)}`" for base in node.bases), "")
+        types = dict[str, str]()
+        if isinstance(function, Function):
+            if function is not node and options.get("merge_init_into_class") is True:
+                doc = f"{doc}\n\n{ast.get_docstring(function) or ''}".strip()
+            function, described = _documented(function)
+            doc += "\n\nArgs:\n" * bool(described)
+            doc += "\n".join(
+                f"    {name}:\n{textwrap.indent(text, ' ' * 8)}" for name, text in described.items()
+            )
+            types = {} if is_property(function) else _types(function)
+            self._left -= sum(map(len, types.values()))
+        yield from (*_shifted(as_markdown(doc, types), path, level).split("\n"), "")
+        if depth >= DEEPEST:
+            return
+        for name, member in self._selected(module, item, options):
+            if self._left < 0:
+                return
+            yield from self._head(member, f"{path}.{name}", name, options, level)
+            kept = {key: value for key, value in options.items() if key != "members"}
+            yield from self._content(member, f"{path}.{name}", kept, level + 1, depth + 1)
+
+    def _selected(
+        self, module: Module, item: Definition, options: Mapping[str, Any]
+    ) -> list[tuple[str, tuple[Module, Definition]]]:
+        """Return the members that the options select: attributes, classes and functions, in their order."""
+        if isinstance(item.node, ast.Module):
+            members = {name: (module, found) for name, found in module.objects.items()}
+        else:
+            inherited = bool(options.get("inherited_members"))
+            members = self._members(module, item, inherited=inherited)
+        self._examined += sum(1 + len(getattr(found.node, "body", ())) for _, found in members.values())
+        stated, is_merged = options.get("members"), options.get("merge_init_into_class") is True
+        members = {name: found for name, found in members.items() if not (is_merged and name == "__init__")}
+        if stated is False:
+            return []
+        if isinstance(stated, list):
+            self._examined += len(stated)
+            chosen = [(name, members[name]) for name in stated if isinstance(name, str) and name in members]
+        else:
+            filters = options.get("filters", _FILTERS)
+            every = options.get("show_if_no_docstring") is True or stated is True
+            chosen = [
+                (name, found)
+                for name, found in members.items()
+                if (stated is True or _is_kept(name, filters)) and (every or _has_docstring(found[1]))
+            ]
+            if options.get("members_order") != "source":
+                chosen.sort(key=lambda item: item[0])
+        return sorted(chosen, key=lambda item: _category(item[1][1].node))
+
+
+def _category(node: ast.AST) -> int:
+    """Return the place of the category of an object: attributes, classes, functions."""
+    is_function = isinstance(node, Function) and not is_property(node)
+    return 2 if is_function else 1 if isinstance(node, ast.ClassDef) else 0
+
+
+def _has_docstring(item: Definition) -> bool:
+    """Return whether an object, not its base class, or one of its members is documented."""
+    node = item.node
+    if not isinstance(node, Function | ast.ClassDef):
+        return bool(item.doc)
+    inner = node.body if isinstance(node, ast.ClassDef) else ()
+    return any(ast.get_docstring(one) for one in (node, *inner) if isinstance(one, Function | ast.ClassDef))
+
+
+def _is_kept(name: str, filters: Any) -> bool:
+    """Return whether the filters keep a name: the last one that matches decides."""
+    kept, kinds = None, set()
+    for rule in filters if isinstance(filters, list | tuple) else _FILTERS:
+        with suppress(re.error):
+            if isinstance(rule, str) and (stated := _FILTER.fullmatch(rule)):
+                kinds.add(stated[1])
+                kept = not stated[1] if re.search(stated[2], name) else kept
+    return kinds != {""} if kept is None else kept
+
+
+def _documented(function: Function) -> tuple[Function, dict[str, str]]:
+    """Return a function without `Annotated[…]`, and the texts of `Doc("…")` that it holds."""
+    texts, arguments = dict[str, str](), copy(function.args)
+
+    def plain(item: ast.arg) -> ast.arg:
+        note = item.annotation
+        is_annotated = isinstance(note, ast.Subscript) and annotation_of(note.value) == "Annotated"
+        if not is_annotated or not isinstance(note.slice, ast.Tuple):
+            return item
+        for other in note.slice.elts:
+            if isinstance(other, ast.Call) and annotation_of(other.func) == "Doc" and other.args:
+                text = getattr(other.args[0], "value", "")
+                texts.update({item.arg: inspect.cleandoc(text)} if isinstance(text, str) else {})
+        return ast.arg(item.arg, note.slice.elts[0])
+
+    for name in ("posonlyargs", "args", "kwonlyargs"):
+        setattr(arguments, name, list(map(plain, getattr(arguments, name))))
+    function = copy(function)
+    function.args = arguments
+    return function, texts
+
+
+def _types(function: Function) -> dict[str, str]:
+    """Return the types and defaults of the parameters of a function."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
+    defaults |= {
+        item: value
+        for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if value is not None
+    }
+    types = dict[str, str]()
+    for item in (*positional, *arguments.kwonlyargs):
+        type = f"`{annotation_of(item.annotation)}`" if item.annotation else ""
+        default = f"default: `{' '.join(ast.unparse(defaults[item]).split())}`" if item in defaults else ""
+        types[item.arg] = ", ".join(filter(None, (type, default)))
+    return types
+
+
+def _shifted(text: str, path: str, level: int) -> str:
+    """Return a docstring whose headings are below that of its object, with their anchors."""
+    in_code, slug = code_ranges(text), slugger("python-markdown")
+
+    def heading(match: re.Match[str]) -> str:
+        if in_code(match.start()):
+            return match[0]
+        depth = min(level - 1 + len(match[1]), 6)
+        return f"{'#' * depth} {match[2]} {{ #{path}--{slug(match[2])} }}"
+
+    return _HEADING.sub(heading, text)

@@ -1,0 +1,214 @@
+"""MkDocs sites with plugins and extensions that change pages: as those built their pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recto.book.parsing import read
+from recto.book.parsing.markdown import parse
+from recto.book.sources.tree import open_book
+from tests.book.files import write
+
+CODE = '''"""A package."""
+from pkg.other import Base
+
+class Foo(Base):
+    """Foo is a class of frobnication.
+
+    Args:
+        size: How large.
+
+    # Usage
+    """
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+    def bar(self, x: int) -> int:
+        """Return the bar of x."""
+    def _hidden(self) -> None:
+        """Hidden."""
+    def bare(self) -> None: ...
+
+def baz() -> None:
+    """Baz buzzes."""
+'''
+CONFIG = """
+site_url: https://x.org/
+plugins:
+  - mkdocstrings:
+      handlers: {python: {paths: [lib], options: {show_signature_annotations: true}}}
+"""
+
+
+def test_mkdocstrings_is_read_from_the_source(tmp_path: Path) -> None:
+    write(tmp_path, {"lib/pkg/__init__.py": CODE})
+    page = """# A
+
+??? abstract "API"
+    ::: pkg.Foo
+        options:
+            show_root_heading: true
+            filters:
+                - "!^_"
+
+### ::: pkg.baz
+
+> Quoted:
+>
+> #### ::: pkg.baz
+
+::: pkg.Foo
+    options:
+      members:
+        - bare
+
+::: pkg.missing
+    handler: python
+
+```
+::: pkg.example
+```
+"""
+    source = open_book(write(tmp_path, {"docs/a.md": page, "mkdocs.yml": CONFIG}))
+    (loaded,) = source.pages()
+    document = read(loaded)
+    text = "\n".join(block.text for section in document.sections for block in section.blocks)
+    assert [anchor for section in document.sections for _, anchor in section.anchors] == [
+        *("a", "pkg.Foo", "pkg.Foo--usage", "pkg.Foo.bar", "pkg.baz", "pkg.baz", "pkg.Foo"),
+        *("pkg.Foo--usage", "pkg.Foo.bare"),
+    ]
+    assert text.count(":::") == 1  # in the fence
+    assert "    ## `pkg.Foo` { #pkg.Foo }" in text
+    assert "- `size` (`int`, default: `1`): How large." in text
+    assert "    ### `bar(x: int) -> int` { #pkg.Foo.bar }\n\n    Return the bar of x." in text
+    assert "> Baz buzzes." in text
+    for left_out in ("options", "filters", "members", "handler", "missing", "Hidden"):
+        assert left_out not in text
+    assert source.notes == ["1 included file could not be resolved: a.md: pkg.missing (missing)."]
+
+
+def test_documented_code_without_mkdocstrings(tmp_path: Path) -> None:
+    """mkautodoc shows members without headings; a directive of another extension leaves nothing."""
+    page = """# A
+
+::: pkg.Foo
+    :docstring:
+    :members: bar bare
+
+::: mkdocs-click
+    :module: pkg.cli
+    :command: main
+"""
+    config = "markdown_extensions: [mkautodoc, mkdocs-click]\n"
+    files = {"docs/a.md": page, "mkdocs.yml": config, "src/pkg/__init__.py": CODE.replace("# Usage", "")}
+    source = open_book(write(tmp_path, files))
+    (loaded,) = source.pages()
+    (section,) = read(loaded).sections
+    text = "\n".join(block.text for block in section.blocks)
+    assert text.startswith("**`pkg.Foo(size=1)`**\nFoo is a class of frobnication.")
+    assert text.endswith("**`bar(x)`**\nReturn the bar of x.\n**`bare()`**")
+    assert source.notes == ["1 included file could not be resolved: a.md: pkg.cli (missing)."]
+
+
+def test_parameters_are_described_in_their_types(tmp_path: Path) -> None:
+    code = """
+class App:
+    def __init__(self, *, name: Annotated[str, Doc(\'\'\'
+        The **name**.
+        \'\'\')] = "x", count: Annotated[int, Gt(0)]) -> None:
+        \'\'\'Start.\'\'\'
+    def run(self) -> None:
+        \'\'\'Run.\'\'\'
+        self.state = 1
+"""
+    options = (
+        "{show_root_heading: true, separate_signature: true, merge_init_into_class: true, filters: ['!^_']}"
+    )
+    config = f"plugins: [{{mkdocstrings: {{handlers: {{python: {{options: {options}}}}}}}}}]\n"
+    files = {"docs/a.md": "# A\n\n::: app.App\n", "mkdocs.yml": config, "app.py": code}
+    sections = read(next(iter(open_book(write(tmp_path, files)).pages()))).sections
+    assert [(part.headings[-1], part.anchor) for part in sections] == [
+        ("app.App", "app.App"),
+        ("run", "app.App.run"),
+    ]
+    texts = [block.text for block in sections[0].blocks]
+    assert texts[:2] == ["```python\nApp(*, name='x', count)\n```", "Start."]
+    assert texts[3] == "- `name` (`str`, default: `'x'`): The **name**."
+
+
+@pytest.mark.parametrize(
+    ("heading", "title", "anchor"),
+    [
+        (":material-check: on a page", "on a page", "on-a-page"),
+        ("Icons, emojis :smile:", "Icons, emojis", "icons-emojis"),
+        ("The `:smile:` of 10:30:15", "The :smile: of 10:30:15", "the-smile-of-103015"),
+        ("Expanding the [`File`][pkg.Foo] API", "Expanding the File API", "expanding-the-file-api"),
+        ("All of [pkg.Foo][] and a[i][j]", "All of pkg.Foo and a[i][j]", "all-of-pkgfoo-and-aij"),
+    ],
+)
+def test_icons_and_references_in_headings(heading: str, title: str, anchor: str) -> None:
+    section = parse(f"# A\n\n## {heading}\n\nText.\n", anchors="python-markdown").sections[-1]
+    assert (section.headings[-1], section.anchor) == (title, anchor)
+
+
+POSTS = {
+    "a.md": "---\ndate: 2024-02-03\ncategories: [News]\n---\n# A Post, First!\n",
+    "deep/b.md": "---\ndate:\n  created: 2024-03-04T10:00:00\nslug: my-slug\n---\n# B\n",
+    "c.md": "---\ndate: 2024-11-05\ntitle: How we're\n---\n# C\n",
+    "draft.md": "---\ndate: 2024-11-05\ndraft: true\n---\n# D\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "posts", "addresses"),
+    [
+        (
+            "",
+            "blog/posts",
+            "blog/2024/02/03/a-post-first/ blog/2024/11/05/how-were/ blog/2024/03/04/my-slug/",
+        ),
+        (
+            "blog_dir: ., post_dir: '{blog}/news', post_url_format: '{categories}/{date}/{file}'",
+            "news",
+            "news/2024/02/03/a/ 2024/11/05/c/ 2024/03/04/b/",
+        ),
+        (
+            "blog_dir: log, post_url_format: '{slug}-{date}', post_url_date_format: d.M.yy, draft: true",
+            "log/posts",
+            "log/a-post-first-3.2.24/ log/how-were-5.11.24/ log/my-slug-4.3.24/ log/d-5.11.24/",
+        ),
+    ],
+)
+def test_posts_have_the_addresses_of_the_blog_plugin(
+    tmp_path: Path, options: str, posts: str, addresses: str
+) -> None:
+    files = {f"docs/{posts}/{name}": text for name, text in POSTS.items()}
+    config = f"site_url: https://x.org/\nplugins: [material/blog: {{{options}}}]\n"
+    source = open_book(write(tmp_path, {"mkdocs.yml": config, "docs/index.md": "# Home\n", **files}))
+    urls = {page.url.removeprefix("https://x.org/") for page in source.pages()}
+    assert urls == {"", *addresses.split()}
+
+
+def test_literate_nav(tmp_path: Path) -> None:
+    """The plugin mkdocs-literate-nav 0.6 made this navigation."""
+    config = """
+nav:
+  - Home: index.md
+  - User Guide: guide/
+  - About: [z.md, other/]
+plugins:
+  - literate-nav: {nav_file: README.md, implicit_index: true}
+"""
+    guide = "# Guide\n\n- [Second](b.md)\n- [Part](part/)\n- [First](a.md)\n\n[Web](https://x.org/)\n"
+    names = ("index", "z", "guide/a", "guide/b", "guide/part/d", "guide/part/c", "other/b", "other/a", "last")
+    files = {f"docs/{name}.md": f"# {name}\n" for name in names}
+    files |= {
+        "docs/guide/README.md": guide,
+        "docs/guide/part/README.md": "* [D](d.md)\n* [Up](../)\n* [C](c.md)\n",
+    }
+    source = open_book(write(tmp_path, {"mkdocs.yml": config, **files}))
+    assert [page.path for page in source.pages()] == [
+        *("index.md", "guide/README.md", "guide/b.md", "guide/part/README.md", "guide/part/d.md"),
+        *("guide/part/c.md", "guide/a.md", "z.md", "other/a.md", "other/b.md", "last.md"),
+    ]
