@@ -493,6 +493,32 @@ def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
     assert page.text == text.replace("Count: {{ count }}", "Count: ", 1)
 
 
+def test_vitepress_shows_landing_pages_raw_blocks_and_badges(tmp_path: Path) -> None:
+    home = """\
+---
+layout: home
+hero:
+  name: Lamps
+  tagline: Light
+    for all
+features:
+  - title: Oil
+    details: Burns <b>long</b>.
+---
+
+# More
+"""
+    text = "# Use <Badge type='tip' text='^1.9' />\n\n::: v-pre\n{{ raw }}\n:::\n\n{{ value }}\n\n```ansi\n\x1b[0;90mred\x1b[0m\n```\n"
+    site = {".vitepress/config.js": "export default {}", "index.md": home, "use.md": text}
+    pages = pages_of(write(tmp_path, site))
+    blocks = [block for section in read(pages["index.md"]).sections for block in section.blocks]
+    assert [block.text for block in blocks] == ["Lamps\nLight for all", "- Oil: Burns <b>long</b>."]
+    assert pages["index.md"].text.count("\n") == home.count("\n")
+    (section,) = read(pages["use.md"]).sections
+    assert (section.headings, section.anchors) == (("Use ^1.9",), ((1, "use"),))
+    assert [block.text for block in section.blocks] == ["{{ raw }}", "```ansi\nred\n```"]
+
+
 @pytest.mark.parametrize("config", ["config.ts", ".vitepress/theme.mts"])
 def test_vitepress_reads_a_configuration_in_parts(tmp_path: Path, config: str) -> None:
     main = "import { theme } from './theme'\nexport default defineConfig({ title: 'Lights', rewrites: { 'en/:rest*': ':rest*' }, themeConfig: theme })"

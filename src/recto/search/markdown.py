@@ -37,7 +37,7 @@ _CODE_SPAN = _Pattern(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
 _MASK = _Pattern("\ue000(\\d+)\ue001")
 _TAG = _Pattern(r"<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)")
 _COLOR = _Pattern(r"</?(?:span|font|b|u|i|a)\b[^<>]*>")
-_ALT = _Pattern(r"\s(?:alt|label)=[\"']([^\"']+)[\"']")
+_ALT = _Pattern(r"\s(?:alt|label|text)=[\"']([^\"']+)[\"']")
 _AUTOLINK = _Pattern(r"<((?:https?://|mailto:)[^<>\s]+|[\w.+-]+@[\w.-]+)>")
 _ADDRESS = r"(?:[^()\s]|\([^()\s]*+\))*+"
 _TARGET = rf"\((?:{_ADDRESS}|<[^<>\n]*+>{_ADDRESS})(?:\s++(?:\"[^\"]*+\"|'[^']*+'))?\s*+\)"

@@ -23,6 +23,7 @@ _ATTRIBUTE = (
     r"\s++(?:[\w:.-]++(?:=(?:\"[^\"]*+\"|'[^']*+'|\{(?:[^{}]++|\{[^{}]*+\})*+\}))?|\{\.\.\.[^{}]*+\})"
 )
 _TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*+(?:{_ATTRIBUTE})*+\s*+/?)?>")
+_BADGE = re.compile(r"<Badge\s[^<>]{0,500}?\btext=[\"']([^\"'<>]*+)[\"']")
 _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^\[\]]*\])?(?:\{[^{}]*\})?")
 _EXPLICIT = re.compile(
     r"\{ ?#([^\s{}]{1,500}+) ?\}|\{/\*\s{0,500}+#([^\s{}*]{1,500}+)[^{}]{0,500}\*/\}|"
@@ -59,6 +60,8 @@ def heading_texts(
         elif child.type in ("softbreak", "hardbreak"):
             visible.append(" ")
             slugged.append("\n")
+        elif badge := _BADGE.match(child.content):
+            visible.append(badge[1])
         elif child.type == "comment":
             slugged.append(child.content)
     return "".join(visible).strip(), "".join(slugged)
