@@ -269,6 +269,12 @@ def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
     assert any("secret.txt (outside the repository)" in note for note in book.notes)
 
 
+def test_sphinx_takes_the_title_from_the_first_heading(tmp_path: Path) -> None:
+    text = "---\ntitle: Books\n---\n\nText.\n\n# Built with\n\nMore.\n"
+    files = {"_toc.yml": "format: jb-book\nroot: index\n", "_config.yml": "", "index.md": text}
+    assert [read(page).title for page in open_book(write(tmp_path, files)).pages()] == ["Built with"]
+
+
 def test_sphinx_with_an_external_table_of_contents(tmp_path: Path) -> None:
     """It is no Jupyter Book: pages that only toctrees list belong to it."""
     files = {
