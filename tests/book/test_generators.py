@@ -114,6 +114,16 @@ def test_an_escaped_address_of_bookdown(tmp_path: Path) -> None:
     assert [page.url for page in book.pages()] == ["https://lights.example/"]
 
 
+def test_bookdown_leaves_out_latex_and_numbers_theorems(tmp_path: Path) -> None:
+    text = (
+        "# Lamps\n\nOil\\index{oil!\\textbf{lamp}} and `\\index{x}`.\n\n::: {.theorem #a name='P'}\nA\n:::\n\n"
+        "::: {.definition #def:b}\nB\n:::\n\n::: {.note #c}\nC\n:::\n\n\\backmatter\n"
+    )
+    (page,) = open_book(write(tmp_path / "lights", {"_bookdown.yml": "", "index.Rmd": text})).pages()
+    assert text_of(page) == "Oil and `\\index{x}`.\nA\nB\nC"
+    assert [id for _, id in read(page).sections[0].anchors] == ["lamps", "thm:a", "def:b", "c"]
+
+
 BOOKDOWN_PAGES = {  # as bookdown 0.32 publishes the small book with an appendix
     "chapter": "@ steps.html the-lamp.html roof.html words.html",
     "chapter+number": "@ 1-steps.html 2-the-lamp.html 3-roof.html A-words.html",
