@@ -114,6 +114,16 @@ def test_an_escaped_address_of_bookdown(tmp_path: Path) -> None:
     assert [page.url for page in book.pages()] == ["https://lights.example/"]
 
 
+def test_bookdown_leaves_out_latex_and_numbers_theorems(tmp_path: Path) -> None:
+    text = (
+        "# Lamps\n\nOil\\index{oil!\\textbf{lamp}} and `\\index{x}`.\n\n::: {.theorem #a name='P'}\nA\n:::\n\n"
+        "::: {.definition #def:b}\nB\n:::\n\n::: {.note #c}\nC\n:::\n\n\\backmatter\n"
+    )
+    (page,) = open_book(write(tmp_path / "lights", {"_bookdown.yml": "", "index.Rmd": text})).pages()
+    assert text_of(page) == "Oil and `\\index{x}`.\nA\nB\nC"
+    assert [id for _, id in read(page).sections[0].anchors] == ["lamps", "thm:a", "def:b", "c"]
+
+
 BOOKDOWN_PAGES = {  # as bookdown 0.32 publishes the small book with an appendix
     "chapter": "@ steps.html the-lamp.html roof.html words.html",
     "chapter+number": "@ 1-steps.html 2-the-lamp.html 3-roof.html A-words.html",
@@ -267,6 +277,12 @@ def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
     assert text_of(pages[1]) == "The **beacon** is lit.\n- Code:\n\n  ```python\n  climb()\n  ```"
     assert any("1 autodoc directive not resolved" in note for note in book.notes)
     assert any("secret.txt (outside the repository)" in note for note in book.notes)
+
+
+def test_sphinx_takes_the_title_from_the_first_heading(tmp_path: Path) -> None:
+    text = "---\ntitle: Books\n---\n\nText.\n\n# Built with\n\nMore.\n"
+    files = {"_toc.yml": "format: jb-book\nroot: index\n", "_config.yml": "", "index.md": text}
+    assert [read(page).title for page in open_book(write(tmp_path, files)).pages()] == ["Built with"]
 
 
 def test_sphinx_with_an_external_table_of_contents(tmp_path: Path) -> None:
@@ -493,6 +509,32 @@ def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
     assert page.text == text.replace("Count: {{ count }}", "Count: ", 1)
 
 
+def test_vitepress_shows_landing_pages_raw_blocks_and_badges(tmp_path: Path) -> None:
+    home = """\
+---
+layout: home
+hero:
+  name: Lamps
+  tagline: Light
+    for all
+features:
+  - title: Oil
+    details: Burns <b>long</b>.
+---
+
+# More
+"""
+    text = "# Use <Badge type='tip' text='^1.9' />\n\n::: v-pre\n{{ raw }}\n:::\n\n{{ value }}\n\n```ansi\n\x1b[0;90mred\x1b[0m\n```\n"
+    site = {".vitepress/config.js": "export default {}", "index.md": home, "use.md": text}
+    pages = pages_of(write(tmp_path, site))
+    blocks = [block for section in read(pages["index.md"]).sections for block in section.blocks]
+    assert [block.text for block in blocks] == ["Lamps\nLight for all", "- Oil: Burns <b>long</b>."]
+    assert pages["index.md"].text.count("\n") == home.count("\n")
+    (section,) = read(pages["use.md"]).sections
+    assert (section.headings, section.anchors) == (("Use ^1.9",), ((1, "use"),))
+    assert [block.text for block in section.blocks] == ["{{ raw }}", "```ansi\nred\n```"]
+
+
 @pytest.mark.parametrize("config", ["config.ts", ".vitepress/theme.mts"])
 def test_vitepress_reads_a_configuration_in_parts(tmp_path: Path, config: str) -> None:
     main = "import { theme } from './theme'\nexport default defineConfig({ title: 'Lights', rewrites: { 'en/:rest*': ':rest*' }, themeConfig: theme })"
@@ -640,6 +682,7 @@ def test_zensical_names_a_page_without_a_heading_by_its_file(tmp_path: Path) -> 
 
 def test_markup_in_code_is_not_left_over() -> None:
     assert not leftovers("`` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />")
+    assert not leftovers("`@{up}` or `@{u}`, and `tip^{tree}` or `a`")
     assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3
 
 

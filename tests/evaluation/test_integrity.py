@@ -67,6 +67,17 @@ def test_included_texts_are_found_at_the_line_that_shows_them(tmp_path: Path, em
     assert issues.listed() == ()
 
 
+def test_the_head_of_a_split_table_needs_no_leading_pipe(tmp_path: Path, embedder: Embedder) -> None:
+    rows = "\n".join(f"name-{row} | what is now called number {row} of many" for row in range(200))
+    head = "Old name of variable | The new expression or name\n--- | :---:"
+    (tmp_path / "page.md").write_text(f"# Page\n\n{head}\n{rows}\n")
+    issues = Issues()
+    chunks = [chunk for chunk, _ in inputs_of(tmp_path, embedder)]
+    assert sum("Old name" in chunk.text for chunk in chunks) > 1
+    assert compare_with_source(chunks, open_book(tmp_path), issues) == len(chunks)
+    assert issues.listed() == ()
+
+
 def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, house_copy: Path) -> None:
     def moved(passages: Passages) -> Passages:
         return [

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from recto.book.parsing import read
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
-from recto.search.markdown import _code_blocks, clean_markdown, close_fences, is_link_list, plain_text
+from recto.search.markdown import (
+    _code_blocks,
+    clean_markdown,
+    close_fences,
+    is_link_list,
+    one_line,
+    plain_text,
+)
 from recto.types.book import Page
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
@@ -133,6 +140,8 @@ def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: i
         ("A set :class:`Node` stays", "A set :class:`Node` stays"),
         ("As said[^1].", "As said."),
         ("[items]: https://example.org\nText", "Text"),
+        ("[a]: <b c> 'Its \"title\"' \n[b]: #c (d)\nText", "Text"),
+        ("One\n[kinds of sites]: Project sites and more.", "One\n[kinds of sites]: Project sites and more."),
         ("left](https://example.org/a) of a link", "left of a link"),
         ("<!-- hidden --> shown", " shown"),
         ('!!! note "In short"\n    Be careful.', "In short:\n    Be careful."),
@@ -231,6 +240,15 @@ def test_plain_text_is_what_a_reader_sees() -> None:
     assert plain_text("Call `a::\nb` and `c`\n> or `d\n> e` f") == "Call a::\nb and c\nor d\ne f"
     assert plain_text("```sh {1} [Linux, macOS]\nls\n```") == "Linux, macOS\nls"
     assert plain_text("~~~md\n```rust,ignore\nx\n```\n~~~") == "```rust,ignore\nx\n```"
+    code = f"url = 'https://a.example/{'b' * 200}'"
+    assert plain_text(f"```\n{code}\n```\n`{code}`") == f"{code}\n{code}"
+
+
+@pytest.mark.parametrize(
+    "title", ["<ClientOnly />", "Box<T>", "The <script> element", "A [x](y) of *args", "The :ref: role"]
+)
+def test_headings_are_plain_text_already(title: str) -> None:
+    assert one_line(f" {title}\n:material-home: :rocket:") == f"{title} 🚀"
 
 
 @given(st.text(st.sampled_from('ab `~\n[]()<>|*_#-:/={}!".'), max_size=200))

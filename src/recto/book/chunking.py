@@ -415,7 +415,7 @@ def _heading_path(section: Section, limit: int, count: Count) -> str:
 # Markup of generators that no rule resolved, and that is left in the text of chunks.
 _ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]{0,1000}?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]{0,1000}?</code>")
 _UNRESOLVED_ROLES = {
-    "{…}`…` (role)": re.compile(r"(?<![\w`/=:-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
+    "{…}`…` (role)": re.compile(r"(?<![\w`/=:@^-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
     ":…:`…` (role)": re.compile(r"(?<![\w`])(?::[a-z][\w+-]*){1,2}:`[^`\n]+`"),
 }
 _UNRESOLVED = {

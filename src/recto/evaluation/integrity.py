@@ -38,6 +38,7 @@ _OPEN_TAG = re.compile(r"<[A-Za-z][^<>]*$")
 _LONGEST_TAG = 20  # lines
 _REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ", ":", ".. ")
 """Prefixes of lines that may be shown elsewhere, such as table headers and attributes."""
+_RULE = re.compile(r"[ \t:-]*+\|[ \t:|-]*+")  # below the head of a table
 
 _PAGES = 32  # pages whose shortest chunk is embedded again
 _SUSPECTS = 6  # chunks that are farthest from the others: noise is among them, if there is any
@@ -158,12 +159,9 @@ def indexed_text(chunk: Chunk) -> str | None:
     while len(paths[-1]) > 1:
         paths.append(paths[-1][: len(paths[-1]) // 2])
     counts = range(min(len(chunk.questions), EMBEDDED_QUESTIONS), -1, -1)
-    candidates = (
-        embedded_text(path, chunk.questions[:count], chunk.text) for path in paths for count in counts
-    )
-    return next(
-        (text for text in candidates if hashlib.sha256(text.encode()).hexdigest() == chunk.content_hash), None
-    )
+    texts = (embedded_text(path, chunk.questions[:count], chunk.text) for path in paths for count in counts)
+    known = chunk.content_hash
+    return next((text for text in texts if hashlib.sha256(text.encode()).hexdigest() == known), None)
 
 
 def words(text: str) -> Counter[str]:
@@ -223,7 +221,9 @@ def _check_lines(
 ) -> bool:
     """Check that chunks are on their page, at their lines; return whether all are on the page."""
     whole = words("\n".join((page.text, *(label for _, label in page.references))))
-    repeated = words("\n".join(line for line in lines if line.lstrip().startswith(_REPEATED)))
+    pairs = zip(lines, [*lines[1:], ""], strict=True)  # the head of a table may have no pipe at its start
+    rows = [above for above, line in pairs if above.lstrip().startswith(_REPEATED) or _RULE.fullmatch(line)]
+    repeated = words("\n".join(rows))
     is_there = True
     for chunk in chunks:
         first, last = bisect_left(numbers, chunk.start_line), bisect_right(numbers, chunk.end_line)

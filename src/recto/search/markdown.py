@@ -37,13 +37,17 @@ _CODE_SPAN = _Pattern(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
 _MASK = _Pattern("\ue000(\\d+)\ue001")
 _TAG = _Pattern(r"<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)")
 _COLOR = _Pattern(r"</?(?:span|font|b|u|i|a)\b[^<>]*>")
-_ALT = _Pattern(r"\s(?:alt|label)=[\"']([^\"']+)[\"']")
+_ALT = _Pattern(r"\s(?:alt|label|text)=[\"']([^\"']+)[\"']")
 _AUTOLINK = _Pattern(r"<((?:https?://|mailto:)[^<>\s]+|[\w.+-]+@[\w.-]+)>")
 _ADDRESS = r"(?:[^()\s]|\([^()\s]*+\))*+"
 _TARGET = rf"\((?:{_ADDRESS}|<[^<>\n]*+>{_ADDRESS})(?:\s++(?:\"[^\"]*+\"|'[^']*+'))?\s*+\)"
 _LINK = _Pattern(rf"!?\[((?:[^\[\]]++|\[[^\[\]]*+\])*+)\](?:{_TARGET}|\[[^\[\]\n]*\])")
 _LINK_END = _Pattern(rf"\]{_TARGET}|\]\([^()\s]*+(?=\s|\Z)")
-_DEFINITION = _Pattern(r"^[ \t]{0,3}\[(?!\^)[^\[\]\n]+\]:[ \t]*\S+.*$\n?", re.MULTILINE)
+_DEFINITION = _Pattern(
+    r"^[ \t]{0,3}\[(?!\^)[^\[\]\n]+\]:[ \t]*+(?:<[^<>\n]*+>|[^\s<]\S*+)"
+    r"(?:[ \t]++(?:\"[^\n]*\"|'[^\n]*'|\([^\n]*\)))?+[ \t]*+$\n?",
+    re.MULTILINE,
+)
 _FOOTNOTE = _Pattern(r"\[\^[^\[\]\s]+\](:?)")
 _ATTRIBUTES = _Pattern(
     r"[ \t]?\{:?[ \t]*+(?:[#.][\w-][^{}\n]*+|[\w-]++=(?:\"[^\"]*+\"|'[^']*+')[^{}\n]*+|data-preview[ \t]*+)\}"
@@ -106,7 +110,7 @@ def plain_text(text: str) -> str:
         else:
             prose = _CODE_SPAN.sub(_span_by_line, _clean_prose("\n".join(part)))
             shown += map(_plain_line, prose.split("\n"))
-    lines = (_without_long_addresses(_BOXES.sub(" ", line)).rstrip() for line in shown)
+    lines = (_BOXES.sub(" ", line).rstrip() for line in shown)
     return "\n".join(line for line in lines if line.strip() and not _RULE.fullmatch(line))
 
 
@@ -160,10 +164,10 @@ def without_tags(text: str) -> str:
     )
 
 
-@lru_cache(maxsize=1024)  # the headings of a page occur in many results
 def one_line(text: str) -> str:
-    """Return a title or a heading as plain text on one line."""
-    return " ".join(plain_text(" ".join(text.split())).split())
+    """Return a title or a heading, which is plain text except for shortcodes, on one line."""
+    text = _SHORTCODE.sub(lambda name: _emoji(name) or ("" if "-" in name[1] else name[0]), text)
+    return " ".join(text.split())
 
 
 def close_fences(text: str) -> str:
@@ -290,10 +294,10 @@ def _strip_tags(text: str) -> str:
 
 
 def _strip_markup(text: str) -> str:
-    if "<" in text:
-        text = _strip_tags(_AUTOLINK.sub(r"\1", text))
     if "]:" in text:
         text = _DEFINITION.sub("", text)
+    if "<" in text:
+        text = _strip_tags(_AUTOLINK.sub(r"\1", text))
     for _ in range(3):  # an image in a link, and brackets in its text
         if "](" in text or "][" in text:
             text = _LINK.sub(lambda link: link[1], text)

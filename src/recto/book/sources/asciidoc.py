@@ -39,7 +39,9 @@ _OFFSET = re.compile(r"\bleveloffset=\"?([+-]?\d{1,3})")
 _OPERATORS = {"==": eq, "!=": ne, "<=": le, ">=": ge, "<": lt, ">": gt}
 _COMPARISON = re.compile(r"(?P<left>.*?)(?P<operator>==|!=|<=|>=|<|>)(?P<right>.*)")
 _TAG = re.compile(r"\b(?P<kind>tag|end)::(?P<name>[^\s\[\]]{1,300}+)\[\]")
-_UNTITLED = re.compile(r"xref:(?P<target>[^\s\[\]]{1,300}+)\[(?P<text>)\]|<<(?P<id>[^<>,\n]{1,300}+)>>")
+_UNTITLED = re.compile(
+    r"xref:(?P<target>[^\s\[\]]{1,300}+)\[(?P<text>)\]|<<(?P<id>[\w#/.:{][^<>,\n]{0,300}+)>>"
+)
 _MASTERS = frozenset({"book", "index", "main", "manuscript", "master"})
 
 

@@ -22,7 +22,7 @@ from recto.book.sources.directory import Navigation, PageDirectory
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, line_end, line_start, whole_line
 from recto.book.sources.options import UnreadableSite, humanised, unknown_choice
-from recto.book.sources.site import Site, text_of, texts_of
+from recto.book.sources.site import Site, text_of, texts_of, with_lines_of_head
 from recto.types.book import Page
 
 _CONFIG = tuple(f"{name}.{end}" for name in ("hugo", "config") for end in ("toml", "yaml", "yml", "json"))
@@ -315,17 +315,10 @@ def _with_yaml(text: str) -> str:
 
 
 def _with_description(text: str) -> str:
-    """Put the description, which themes show below the title, on a line that the front matter leaves.
-
-    The front matter takes three lines; the description needs one, and a blank line below it.
-    """
-    head, body, lines = split_front_matter(text)
+    """Add the description, which themes show below the title."""
+    head, body, _ = split_front_matter(text)
     description = " ".join((stated(head, "description") or "").split())
-    content = body.lstrip("\n")
-    room = lines - 3 + len(body) - len(content)
-    if not description or room < 2 or description in content:
-        return text
-    return f"---\n{json.dumps(head, default=str)}\n---\n{description}" + "\n" * room + content
+    return text if description in body else with_lines_of_head(text, [description])
 
 
 def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> Sequence[Directive]:

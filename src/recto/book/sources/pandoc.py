@@ -38,12 +38,17 @@ _UNNUMBERED = re.compile(r"[{ \t](?:-|\.unnumbered)[} \t]")
 _HTML_FORMAT = re.compile(r"html|gitbook|bs4")
 _SPLIT_LEVELS = {"chapter": 1, "section": 2}
 _HIDDEN = re.compile(r"\{r\b[^\n]{0,1000}\b(?:include|echo)[ ]*+=[ ]*+F(?:ALSE)?\b")
-_ENVIRONMENT = re.compile(
-    r"\{(theorem|lemma|corollary|proposition|conjecture|definition|example|exercise|hypothesis|proof|remark"
-    r"|solution)\b"
-)
-_LABEL = re.compile(
-    r"\\@ref\((?:[\w-]+:)?(?P<reference>[^()\n]*)\)|\(\\#[\w:.-]+\)|^\(ref:[\w-]+\)", re.MULTILINE
+_PREFIXES = {  # of the ids of blocks
+    "theorem": "thm", "lemma": "lem", "corollary": "cor", "proposition": "prp", "conjecture": "cnj",
+    "definition": "def", "example": "exm", "exercise": "exr", "hypothesis": "hyp",
+}  # fmt: skip
+_NUMBERED = re.compile(rf"\.({'|'.join(_PREFIXES)})(?![\w-])")
+_ENVIRONMENT = re.compile(rf"\{{({'|'.join(_PREFIXES)}|proof|remark|solution)\b")
+_LABEL = re.compile(  # or code
+    r"(?<!`)(?P<code>`+)(?!`)[^\n]{1,500}?(?<!`)(?P=code)(?!`)"
+    r"|\\@ref\((?:[\w-]+:)?(?P<reference>[^()\n]*)\)|\(\\#[\w:.-]+\)|^\(ref:[\w-]+\)"
+    r"|\\index\{(?:[^{}\n]++|\{[^{}\n]*+\})*+\}|^\\(?:front|main|back)matter\b",
+    re.MULTILINE,
 )
 
 
@@ -293,8 +298,14 @@ class BookdownSite(Site):
             new = "" if is_part else f"{match['level']} {match['text']} {{#{id}}}"
             directives.append(Directive(*match.span(), new=new))
         in_code = code_ranges(text)
+        for div in _CALLOUT.finditer(text) if ":::" in text else ():
+            kind, named = _NUMBERED.search(div["attributes"]), _ID.search(div["attributes"])
+            prefix = f"{_PREFIXES[kind[1]]}:" if kind else ""
+            if prefix and named and not named[1].startswith(prefix) and not in_code(div.start()):
+                at = div.start("attributes") + named.start(1)
+                directives.append(Directive(at, at, new=prefix))
         for match in _LABEL.finditer(text):
-            if not in_code(match.start()):
+            if not match["code"] and not in_code(match.start()):
                 words = (match["reference"] or "").replace("-", " ").replace("_", " ")
                 directives.append(Directive(*match.span(), new=words))
         return in_order(directives)

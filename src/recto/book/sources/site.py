@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from abc import abstractmethod
 from collections import Counter
@@ -223,6 +224,19 @@ def text_of(values: Any, *keys: str) -> str:
 def texts_of(value: Any) -> list[str]:
     """Return a string or a list of strings as a list."""
     return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+
+
+def with_lines_of_head(text: str, shown: Sequence[str]) -> str:
+    """Put what a theme shows of the front matter on lines that the front matter leaves.
+
+    The front matter takes three lines, and a blank line is needed below the others.
+    """
+    head, body, lines = split_front_matter(text)
+    content = body.lstrip("\n")
+    room = lines - 3 + len(body) - len(content) - len(shown)
+    if not shown or room < 1:
+        return text
+    return "\n".join(["---", json.dumps(head, default=str), "---", *shown, "\n" * room + content])
 
 
 def html_address(name: str) -> str:

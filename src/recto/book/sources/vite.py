@@ -21,7 +21,7 @@ from recto.book.sources.includes import (
     select_region,
 )
 from recto.book.sources.options import is_inside
-from recto.book.sources.site import Entry, Site, text_of, texts_of
+from recto.book.sources.site import Entry, Site, text_of, texts_of, with_lines_of_head
 from recto.types.book import Page
 
 _SUFFIXES = ("ts", "mts", "js", "mjs")
@@ -37,8 +37,10 @@ _INCLUDE = re.compile(
 _START = re.compile(r"#?region\s+(?P<name>[\w*-]+)")
 _END = re.compile(r"#?endregion\b\s*(?P<name>[\w*-]*)")
 _PLAYGROUND = re.compile(r"(?<=[\w/])#[\w+/=-]{100,}(?=\))")  # code that the address of a link holds
-_INTERPOLATION = re.compile(  # a value of a script; in code and in elements with `v-pre` it is text
+_INTERPOLATION = re.compile(  # a value of a script; in code and in blocks with `v-pre` it is text
     r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|<(\w+) v-pre>.{0,500}?</\2>|(?P<value>\{\{[^{}\n]*\}\})"
+    r"|^[ \t>]*+:::+[ \t]*+v-pre\b[^\n]*\n(?:(?![ \t>]*+:::)[^\n]*\n)*+",
+    re.MULTILINE,
 )
 _SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
     r"(?P<before>[^/:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^/:()*+?{}\\]*)"
@@ -119,9 +121,11 @@ class VitePressSite(Site):
         return "generated" if "[" in name else super().reason_to_skip(name, head)
 
     def page(self, name: str, page: Page) -> Page | str:
-        """Complete the page of a file; a landing page without a heading has the title of the site."""
-        if self.head(name).get("layout") == "home":
-            page = replace(page, title=self.title or page.title)
+        """Complete the page of a file; a landing page has the site's title, and shows its front matter."""
+        head = self.head(name)
+        if head.get("layout") == "home":
+            text = with_lines_of_head(page.text, list(_shown_at_home(head)))
+            page = replace(page, title=self.title or page.title, text=text)
         return super().page(name, page)
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
@@ -177,6 +181,15 @@ def _rewrite(source: str, target: str) -> Rewrite | None:
         return _PARAMETER.sub(value_of, f"/{target}").lstrip("/") if match else None
 
     return rewrite if many <= 1 else None
+
+
+def _shown_at_home(head: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines of a landing page: its name, text and tagline, and its features."""
+    features = head.get("features")
+    for number, part in enumerate([head.get("hero"), *(features if isinstance(features, list) else [])]):
+        keys = ("title", "details") if number else ("name", "text", "tagline")
+        texts = list(filter(None, (" ".join(text_of(part, key).split()) for key in keys)))
+        yield from [f"- {': '.join(texts)}"] if number and texts else texts
 
 
 def _entries(value: Any, base: str, sections: tuple[str, ...]) -> Iterator[Entry]:

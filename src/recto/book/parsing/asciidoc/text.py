@@ -78,7 +78,7 @@ _ANCHOR = re.compile(
     r"\\?(?:\[\[\[(?P<entry>[^\[\],]{1,300})(?:,(?P<label>[^\[\]]{0,300}))?\]\]\]"
     r"|\[\[(?P<id>[\w:][\w:.-]*+)(?:,[^\[\]]{0,300})?\]\])"
 )
-_XREF = re.compile(r"\\?<<(?P<target>[^<>,\n]{1,500})(?:,\s*+(?P<text>[^<>]*+))?>>")
+_XREF = re.compile(r"\\?<<(?P<target>[\w#/.:{][^<>,\n]{0,500})(?:,\s*+(?P<text>[^<>]*+))?>>")
 _NESTED = r"[^()]*+(?:\([^()]*+\)[^()]*+)*+"
 _TERM = re.compile(rf"\(\(\({_NESTED}\)\)\)|\(\((?=[^()])(?P<term>{_NESTED})\)\)")
 _ESCAPED = re.compile(r"\\(?=[*_`#^~+<\[{]|(?:https?|link|xref|image|include)[:])")

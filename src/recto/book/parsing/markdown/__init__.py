@@ -62,7 +62,8 @@ def parse(
     headings = _headings(tokens, mdx, anchors, env.get("references", {}))
     first = next((heading.text for heading in headings.values() if heading.level == 1 and heading.opens), "")
     stated_title, label = ((stated(front_matter, key) or "").strip() for key in ("title", "sidebar_label"))
-    title = (stated_title or first or label)[:LONGEST_HEADING] or title
+    titles = (first, stated_title) if anchors.startswith("docutils") else (stated_title, first)  # of Sphinx
+    title = next(filter(None, (*titles, label)), "")[:LONGEST_HEADING] or title
     return Document(title, tuple(_Sections(lines, headings, title).read(tokens)), front_matter)
 
 

@@ -23,6 +23,7 @@ _ATTRIBUTE = (
     r"\s++(?:[\w:.-]++(?:=(?:\"[^\"]*+\"|'[^']*+'|\{(?:[^{}]++|\{[^{}]*+\})*+\}))?|\{\.\.\.[^{}]*+\})"
 )
 _TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*+(?:{_ATTRIBUTE})*+\s*+/?)?>")
+_BADGE = re.compile(r"<Badge\s[^<>]{0,500}?\btext=[\"']([^\"'<>]*+)[\"']")
 _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^\[\]]*\])?(?:\{[^{}]*\})?")
 _ICON = re.compile(r"(?<![\w:]):[+a-z-][\w+-]{0,60}+:(?![\w:])")
 _REFERENCE = re.compile(r"(?<![\w\]\\`!])\[((?:[^\[\]`]++|`[^\[\]`]*+`)++)\]\[[^\[\]]*+\]")
@@ -69,6 +70,8 @@ def heading_texts(
         elif child.type in ("softbreak", "hardbreak"):
             visible.append(" ")
             slugged.append("\n")
+        elif badge := _BADGE.match(child.content):
+            visible.append(badge[1])
         elif child.type == "comment":
             slugged.append(child.content)
     return "".join(visible).strip(), "".join(slugged)

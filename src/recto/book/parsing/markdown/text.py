@@ -39,6 +39,7 @@ _ATTRIBUTES = re.compile(
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _ANCHOR = re.compile(r"\[\]\([^)]{0,1000}+\)\{:?[ \t]*+#([\w:.-]++)[^{}]*+\}")
 _NO_ALT = re.compile(r"(?:!\[\s*\]\([^()\n]*\)(?:\{[^{}]*\})?\s*)+")
+_COLOR = re.compile(r"\x1b\[[\d;]*+m")
 _PREFIX = re.compile(r"[ \t>]*")
 
 
@@ -168,6 +169,8 @@ class PageLines:
                 None if _is_include(line) else _unescaped_snippets(self.written[number])
                 for number, line in enumerate(content, first + 1)
             ]
+        elif "\x1b[" in token.content:
+            self._kept[first:last] = [_COLOR.sub("", line) for line in self.written[first:last]]
 
     def _edit_paragraph(self, first: int, last: int) -> None:
         """Drop paragraphs that show no text: images without alt text, empty tags."""

@@ -2,7 +2,7 @@
 
 import { RectoError } from "../client.js";
 import { h } from "../dom.js";
-import { breadcrumb, linkOf, plainText, sectionOf } from "./results.js";
+import { breadcrumb, linkOf, sectionOf } from "./results.js";
 
 const BLOCK = /```[\s\S]*?(?:\n```|$)|(?:(?!\n\s*\n|```)[\s\S])+/gu;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
@@ -107,7 +107,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
     return link;
   };
 
-  const nameOf = (section) => plainText(sectionOf(section).section || section.title);
+  const nameOf = (section) => sectionOf(section).section || section.title;
 
   const citation = (section) => {
     if (!section) return null;
@@ -118,7 +118,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
   const sources = (title, sections) => h("div", {}, h("p", { class: "note" }, title),
     h("ol", { class: "sources", role: "list" }, ...sections.map((section) => {
       const name = nameOf(section);
-      const steps = [name !== section.title && plainText(section.title), name];
+      const steps = [name !== section.title && section.title, name];
       return h("li", { value: section.number }, linkTo(section, {}, ...breadcrumb(steps)));
     })));
 

@@ -3,7 +3,7 @@
 import { RectoError } from "../client.js";
 import { directionOf, h, svg } from "../dom.js";
 import { makeAnswer } from "./answer.js";
-import { breadcrumb, countOf, errorText, groupByPage, linkOf, plainText, sectionOf, snippetOf } from "./results.js";
+import { breadcrumb, countOf, errorText, groupByPage, linkOf, sectionOf, snippetOf } from "./results.js";
 
 const BURST = 50; // milliseconds: letters that arrive faster than this are one search
 const THINKING_PAUSE = 150; // after this time without typing, search in the hybrid mode
@@ -173,8 +173,8 @@ export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
   const hitOption = (hit) => {
     const { section, above } = sectionOf(hit);
     const link = linkOf(hit, rewrite);
-    const path = above.length > 0 && h("span", { class: "trail" }, ...breadcrumb(above.map(plainText)));
-    const heading = h("span", { class: "section", dir: directionOf(hit) }, plainText(section || hit.title));
+    const path = above.length > 0 && h("span", { class: "trail" }, ...breadcrumb(above));
+    const heading = h("span", { class: "section", dir: directionOf(hit) }, section || hit.title);
     const option = makeOption(link, [path, heading, snippetOf(hit)]);
     if (!link) heading.append(` (${t("unpublished")})`);
     opens.set(option, hit);

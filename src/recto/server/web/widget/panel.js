@@ -2,7 +2,7 @@
 
 import { RectoError } from "../client.js";
 import { h } from "../dom.js";
-import { breadcrumb, errorText, linkOf, plainText, sectionOf, snippetOf } from "./results.js";
+import { breadcrumb, errorText, linkOf, sectionOf, snippetOf } from "./results.js";
 
 const HITS = 6;
 const MAX_QUESTION = 2000;
@@ -33,10 +33,10 @@ export function makePanel({ t, client, rewrite, prefer }) {
     const { section, above } = sectionOf(hit);
     const link = linkOf(hit, rewrite);
     const module = hit.module_title !== hit.title && hit.module_title;
-    const steps = [module, section && hit.title, ...above].filter(Boolean).map(plainText);
+    const steps = [module, section && hit.title, ...above];
     const parts = [
       h("span", { class: "trail" }, ...breadcrumb(steps)),
-      h("span", { class: "section" }, plainText(section || hit.title)),
+      h("span", { class: "section" }, section || hit.title),
       snippetOf(hit),
     ];
     if (!link) return h("li", {}, h("div", { class: "hit" }, ...parts));

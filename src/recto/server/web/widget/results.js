@@ -42,13 +42,13 @@ export function breadcrumb(steps) {
 
 /** Return the snippet of a hit with the matching words marked. */
 export function snippetOf(hit) {
-  const element = h("span", { class: "snippet", dir: directionOf(hit) }, plainText(hit.snippet));
+  const element = h("span", { class: "snippet", dir: directionOf(hit) }, hit.snippet);
   markMatches(element, matchPattern(hit.matches));
   return element;
 }
 
 /** Return inline Markdown as text; code stays as it is. */
-export function plainText(markdown) {
+function plainText(markdown) {
   const parts = markdown.split(/(`+[^`]+`+)/u);
   return parts.map((part, index) => (index % 2 ? part.replaceAll("`", "") : withoutMarkup(part))).join("").trim();
 }
