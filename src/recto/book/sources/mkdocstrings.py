@@ -253,8 +253,9 @@ def _documented(function: Function) -> tuple[Function, dict[str, str]]:
 
     def plain(item: ast.arg) -> ast.arg:
         note = item.annotation
-        is_annotated = isinstance(note, ast.Subscript) and annotation_of(note.value) == "Annotated"
-        if not is_annotated or not isinstance(note.slice, ast.Tuple):
+        if not isinstance(note, ast.Subscript) or not isinstance(note.slice, ast.Tuple):
+            return item
+        if annotation_of(note.value) != "Annotated":
             return item
         for other in note.slice.elts:
             if isinstance(other, ast.Call) and annotation_of(other.func) == "Doc" and other.args:
