@@ -310,12 +310,14 @@ BOOKS = {
     "jekyll": {"_config.yml": "title: A\npermalink: pretty"},
     "mkdocs": {"mkdocs.yml": "site_name: A\nmarkdown_extensions: [markdown_include.include]"},
     "sphinx": {"conf.py": "html_theme = 'x'\n"},
+    "html": {},
 }
 PAGE_OF = {
     "quarto": "a.qmd",
     "bookdown": "a.Rmd",
     "mkdocs": "docs/a.md",
     "sphinx": "a.rst",
+    "html": "a.html",
     "starlight": "src/content/docs/a.md",
 }
 
@@ -341,6 +343,9 @@ PAGE_OF = {
         ("sphinx", "``a\nb " * 14_000),
         ("sphinx", "a `b`_ c\n" * 14_000),
         ("sphinx", "-----\n\n" * 7_000),
+        ("sphinx", ("{" * 15_000 + "\n\n") * 4),
+        ("html", "<h2>" + "<a>a</" * 100_000 + "></h2><p>"),
+        ("bookdown", "# a\n\n" * 60_000),
     ],
 )
 def test_a_long_line_is_read_at_once(tmp_path: Path, generator: str, line: str) -> None:

@@ -30,6 +30,7 @@ def make_inliner(words_of: Mapping[str, str]) -> Any:
 
     def init_customizations(settings: Any) -> None:
         customize(settings)
+        inliner.implicit_dispatch = []  # addresses are text, and the pattern for them is quadratic
         for name in _END_MARKS:
             setattr(inliner.patterns, name, _EndMark(getattr(inliner.patterns, name)))
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ _PART = re.compile(r"\((?:PART|APPENDIX)(?:\\?\*)?\)[ \t]*")
 _ID = re.compile(r"#([\w:.-]+)")
 _UNNUMBERED = re.compile(r"[{ \t](?:-|\.unnumbered)[} \t]")
 _HTML_FORMAT = re.compile(r"html|gitbook|bs4")
+_MOST_HEADINGS = 5_000  # of a file; 1 MB of headings alone would be 200 000 pages
 _SPLIT_LEVELS = {"chapter": 1, "section": 2}
 _HIDDEN = re.compile(r"\{r\b[^\n]{0,1000}\b(?:include|echo)[ ]*+=[ ]*+F(?:ALSE)?\b")
 _PREFIXES = {  # of the ids of blocks
@@ -175,7 +176,7 @@ class BookdownSite(Site):
         for name in names:
             text = read_config(self.root / name, self.bounds, _LARGEST)
             self._headings[name] = headings = []
-            for match in _headings(text):
+            for match in islice(_headings(text), _MOST_HEADINGS):
                 explicit = _ID.search(match["attributes"] or "")
                 id = slug(explicit[1] if explicit else heading_texts(match["text"])[1])
                 headings.append((match, explicit[1] if explicit else id))

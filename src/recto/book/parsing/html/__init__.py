@@ -40,6 +40,7 @@ _PARENTS = {"li": ("ul", "ol"), "dt": ("dl",), "dd": ("dl",), "tr": ("table",), 
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _SPACE_RUN = re.compile(r"[ \t]+")
 _INVISIBLE = str.maketrans("\u00a0", " ", "\u200b\u200c\u2060\ufeff\u00ad")
+_LONGEST_PERMALINK = 100  # characters, most of them invisible
 _PERMALINKS = frozenset({"#", "¶", "§", "🔗", ""})
 _MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|panel|bed)?-", re.IGNORECASE)
 _DEEPEST = 24
@@ -214,9 +215,10 @@ class _Renderer:
         return labels.popleft() if labels else ""
 
     def _is_permalink(self, node: LexborNode, attributes: Attributes) -> bool:
-        named = attributes.get("id") or attributes.get("name")
-        visible = node.text().translate(_INVISIBLE).strip()
-        return self._top.kind == "heading" and not named and visible in _PERMALINKS
+        if self._top.kind != "heading" or attributes.get("id") or attributes.get("name"):
+            return False
+        text = node.text()  # of nested links, it is as long as the page
+        return len(text) < _LONGEST_PERMALINK and text.translate(_INVISIBLE).strip() in _PERMALINKS
 
     def _inline(self, node: LexborNode, tag: str, attributes: Attributes) -> str:
         """Return the text of a line break, inline code or math."""
