@@ -225,6 +225,16 @@ def test_links_between_pages_are_valid(page: Path) -> None:
             assert anchor in anchors(linked), f"{page.name}: {target}#{anchor}"
 
 
+def test_each_promise_about_security_names_what_holds_it() -> None:
+    table = (ROOT / "SECURITY.md").read_text("utf-8").partition("| threat | defence | held by |")[2]
+    rows = [line for line in table.partition("\n\n")[0].splitlines() if line.startswith("| ")]
+    assert len(rows) >= 20
+    for row in rows:
+        files = re.findall(r"`((?:tests|bench)/[\w/]+\.py)`", row.rpartition(" | ")[2])
+        assert files, row
+        assert all((ROOT / file).is_file() for file in files), row
+
+
 def test_pages_that_the_code_names_exist() -> None:
     files = [ROOT / ".env.example", *(ROOT / "src").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]
     for path in files:
