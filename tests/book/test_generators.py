@@ -11,6 +11,7 @@ import pytest
 
 from recto.book.chunking import leftovers
 from recto.book.parsing import read
+from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.options import BookFile, SiteOptions
 from recto.book.sources.site import Site
@@ -518,7 +519,8 @@ hero:
   tagline: Light
     for all
 features:
-  - title: Oil
+  - icon: 🚀
+    title: Oil
     details: Burns <b>long</b>.
 ---
 
@@ -530,6 +532,7 @@ features:
     blocks = [block for section in read(pages["index.md"]).sections for block in section.blocks]
     assert [block.text for block in blocks] == ["Lamps\nLight for all", "- Oil: Burns <b>long</b>."]
     assert pages["index.md"].text.count("\n") == home.count("\n")
+    assert split_front_matter(pages["index.md"].text)[0]["layout"] == "home"
     (section,) = read(pages["use.md"]).sections
     assert (section.headings, section.anchors) == (("Use ^1.9",), ((1, "use"),))
     assert [block.text for block in section.blocks] == ["{{ raw }}", "```ansi\nred\n```"]

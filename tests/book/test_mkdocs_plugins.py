@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 
 import pytest
 
@@ -212,3 +213,60 @@ plugins:
         *("index.md", "guide/README.md", "guide/b.md", "guide/part/README.md", "guide/part/d.md"),
         *("guide/part/c.md", "guide/a.md", "z.md", "other/a.md", "other/b.md", "last.md"),
     ]
+
+
+def test_what_is_not_of_mkdocstrings_stays(tmp_path: Path) -> None:
+    code = '''def first() -> None:
+    """First.
+
+    ```python
+    is_open = True
+    """
+
+def last() -> None:
+    """Last."""
+'''
+    page = "# A\n\n::: pkg\n\n    Code of the page.\n\n::: tip\n\nText.\n\n## The `x [0][1]` item\n\nMore.\n"
+    files = {"lib/pkg/__init__.py": code, "docs/a.md": page, "mkdocs.yml": CONFIG}
+    (loaded,) = open_book(write(tmp_path, files)).pages()
+    assert "    Code of the page." in loaded.text
+    assert "::: tip" in loaded.text
+    headings = [section.headings[-1] for section in read(loaded).sections]
+    assert [heading.partition("(")[0] for heading in headings[-3:]] == ["first", "last", "The x [0][1] item"]
+
+
+MANY = range(400)
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        ("from pkg import *\n" * 10, ""),
+        ("".join(f"q{number} = 1\n" for number in MANY), "filters: [" + ", ".join(f"'!q{n}9'" for n in MANY)),
+        (
+            "class A:\n"
+            + "".join(f"    q{number} = 1\n" for number in MANY)
+            + f"class B({', '.join('A' for _ in MANY)}): ...\n"
+            + "".join(f"class C{number}(B): ...\n" for number in MANY),
+            "inherited_members: true",
+        ),
+        (" = ".join(f"q{number}" for number in MANY) + f" = [{'1, ' * 40_000}]\n", ""),
+    ],
+    ids=["stars", "filters", "bases", "values"],
+)
+def test_hostile_code_is_read_at_once(tmp_path: Path, code: str, options: str) -> None:
+    """Each took from 10 seconds to hours of CPU time; the limit is for slow machines."""
+    close = "]" if options.startswith("filters") else ""
+    page = f"# A\n\n::: pkg\n    options:\n      show_if_no_docstring: true\n      {options}{close}\n\n::: pkg.x\n"
+    files = {"lib/pkg/__init__.py": code, "docs/a.md": page, "mkdocs.yml": CONFIG}
+    began = process_time()
+    assert len(list(open_book(write(tmp_path, files)).pages())) == 1
+    assert process_time() - began < 8
+
+
+def test_navigation_files_that_link_to_their_own_directory(tmp_path: Path) -> None:
+    listed = "".join(f"* [A](a{number}/)\n" for number in range(6))
+    write(tmp_path, {"docs/SUMMARY.md": listed, "mkdocs.yml": "plugins: [literate-nav]\n"})
+    for number in range(6):
+        (tmp_path / "docs" / f"a{number}").symlink_to(".")
+    assert len(list(open_book(tmp_path).pages())) == 1

@@ -41,6 +41,7 @@ _FIRST_SENTENCE = re.compile(r"\S(?:(?!\n[ \t]*\n).)*?(?:\.(?=\s|\Z)|(?=\n[ \t]*
 _OPTION = re.compile(r":([\w-]+):[ \t]*+(.*+)")
 _LARGEST = 1 << 20  # bytes of a file of code
 MOST_TEXT = 1 << 20  # characters that the directives of a page may add
+_MOST_INHERITED = 500_000  # members: each class has a copy of those of its bases
 _CHARGE = 64  # characters that each module counts that is looked up, to limit the number of missing ones
 DEEPEST = 10  # imports from imports, classes in classes and base classes
 _MOST_NAMES = 20  # in a path such as `package.module.Class`
@@ -87,6 +88,7 @@ class Code:
         self._roots, self._bounds, self._options = roots, bounds, options
         self._modules: dict[str, Module | None] = {}
         self._known_members: dict[tuple[str, int, bool], dict[str, tuple[Module, Definition]]] = {}
+        self._inherited = 0  # members, of all classes
         self._examined = 0  # names, also those that add no text; a page can have many such directives
 
     def expand(self, text: str, module: str = "", owner: str = "") -> Iterator[tuple[int, int, str]]:
@@ -182,22 +184,30 @@ class Code:
                     break
         return self._modules[name]
 
-    def resolve(self, path: str, depth: int = 0) -> tuple[Module, Definition] | None:
-        """Return the object at a path such as `package.Class.method`, through imports."""
+    def resolve(
+        self, path: str, depth: int = 0, seen: set[str] | None = None
+    ) -> tuple[Module, Definition] | None:
+        """Return the object at a path such as `package.Class.method`, through imports.
+
+        `seen` are paths of modules that import all names; each is searched once.
+        """
         place = self._module_of(path)
         module, names = self.module(place), path[len(place) + 1 :].split(".")
         if not module or depth > DEEPEST:
             return None
         if names[0] in module.imports and names[0] not in module.objects:
             source, original = module.imports[names[0]]
-            return self.resolve(".".join(filter(None, [source, original, *names[1:]])), depth + 1)
+            return self.resolve(".".join(filter(None, [source, original, *names[1:]])), depth + 1, seen)
         if names[0] not in module.objects:
-            every = (self.resolve(".".join([source, *names]), depth + 1) for source in module.stars)
+            known = set[str]() if seen is None else seen
+            sources = [] if path in known else module.stars
+            known.add(path)
+            every = (self.resolve(".".join([source, *names]), depth + 1, known) for source in sources)
             return next(filter(None, every), None)
         found = module.objects.get(names[0])
         value = getattr(found.node, "value", None) if found and not found.doc else None
         if isinstance(value, ast.Name | ast.Attribute):  # another name of a function or class
-            aliased = self.resolve(".".join([place, ast.unparse(value), *names[1:]]), depth + 1)
+            aliased = self.resolve(".".join([place, ast.unparse(value), *names[1:]]), depth + 1, seen)
             if aliased and isinstance(aliased[1].node, Function | ast.ClassDef):
                 return aliased
         for name in names[1:]:
@@ -209,11 +219,11 @@ class Code:
         return (module, found) if found else None
 
     def _bases(self, module: Module, node: ast.AST, depth: int) -> Iterator[tuple[Module, Definition]]:
-        for base in node.bases if isinstance(node, ast.ClassDef) and depth < DEEPEST else ():
-            name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
-            found = self.resolve(f"{module.name}.{name}", depth + 1)
-            if found and isinstance(found[1].node, ast.ClassDef):
-                yield found
+        bases = node.bases if isinstance(node, ast.ClassDef) and depth < DEEPEST else ()
+        names = [ast.unparse(base.value if isinstance(base, ast.Subscript) else base) for base in bases]
+        found = (self.resolve(f"{module.name}.{name}", depth + 1) for name in dict.fromkeys(names))
+        classes = {id(one[1].node): one for one in found if one and isinstance(one[1].node, ast.ClassDef)}
+        yield from classes.values()
 
     def _members(
         self, module: Module, owner: Definition, *, inherited: bool = True, depth: int = 0
@@ -228,7 +238,9 @@ class Code:
         _read_attributes(module, owner.node, objects)
         members = {name: (module, found) for name, found in objects.items()}
         for base_module, base in self._bases(module, owner.node, depth):
-            for name, (place, found) in self._members(base_module, base, depth=depth + 1).items():
+            above = self._members(base_module, base, depth=depth + 1)
+            self._inherited += len(above)
+            for name, (place, found) in above.items() if self._inherited < _MOST_INHERITED else ():
                 if name in members and not members[name][1].doc and not isinstance(found.node, ast.ClassDef):
                     members[name] = (members[name][0], replace(members[name][1], doc=found.doc))
                 elif inherited:

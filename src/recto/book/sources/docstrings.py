@@ -42,12 +42,14 @@ def as_markdown(doc: str, types: Mapping[str, str]) -> str:
         title = {"param": "Parameters", "ivar": "Attributes"}.get(_FIELDS.get(name, ""), name.capitalize())
         yield from (f"**{title}:**", "")
         if name in _TITLES:
-            yield from ("```pycon", *body.split("\n"), "```") if body.startswith(">>>") else body.split("\n")
+            is_session = body.startswith(">>>") and "```" not in body
+            yield from ("```pycon", *body.split("\n"), "```") if is_session else body.split("\n")
             return
         items = _numpy_items(body) if is_numpy else _google_items(body)
         for item, stated, text in items:
-            type = f"`{stated}`" if stated else types.get(item, "")
-            head = (f"`{item}`" if item else "") + (f" ({type})" if type else "")
+            plain = item.replace("\\", "")  # of `*args`
+            type = f"`{stated}`" if stated else types.get(plain.lstrip("*"), "")
+            head = (f"`{plain}`" if plain else "") + (f" ({type})" if type else "")
             first, *others = (f"{head}: {text}" if head and text else head or text).split("\n")
             yield from (f"- {first}", *(f"    {line}".rstrip() for line in others))
 

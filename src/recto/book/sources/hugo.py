@@ -310,7 +310,7 @@ def _with_yaml(text: str) -> str:
     except tomllib.TOMLDecodeError:
         values = {}
     lines = match[0].count("\n")
-    head = f"---\n{json.dumps(values, default=str)}\n---\n"
+    head = f"---\n{json.dumps(values, default=str, ensure_ascii=False)}\n---\n"
     return head + "\n" * max(lines - 3, 0) + text[match.end() :]
 
 

@@ -25,6 +25,7 @@ from recto.book.sources.options import is_inside
 _DEEPEST = 10  # files within files
 _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
+_LARGEST_WRITTEN = 4 << 20  # characters of what replaces directives, also in included files
 _LARGEST_READ = 8 << 20  # characters of files that are searched for the parts that a page includes
 _READ_CHARGE = 1 << 12  # characters that each file adds to its own, to limit the number of missing ones
 _CHARGE = 64  # characters that each included file adds to its own, to limit the number of empty ones
@@ -96,7 +97,7 @@ class Includes:
     def reset(self) -> None:
         """Reset the counts."""
         self._page = ""
-        self._left = self._unread = 0
+        self._left = self._unread = self._written = 0
         self.resolved = 0
         self.pages = 0
         self.unresolved: list[str] = []
@@ -106,6 +107,7 @@ class Includes:
     def expand(self, name: str, file: Path, text: str) -> tuple[str, tuple[int, ...]]:
         """Return a page's text with included files, and the page's line of each line if the text changed."""
         self._page, self._left, self._unread = name, _LARGEST_ADDED, _LARGEST_READ
+        self._written = _LARGEST_WRITTEN
         before, normal = self.resolved, _normal(text)
         expanded, lines = self._expanded(normal, (file.resolve(),))
         self.pages += self.resolved > before
@@ -133,7 +135,8 @@ class Includes:
 
     def _replacement(self, directive: Directive, stack: tuple[Path, ...]) -> str | None:
         if not directive.path:
-            return directive.new
+            self._written -= len(directive.new)
+            return directive.new if self._written >= 0 else None
         try:
             text = self._included(directive, stack)
         except _UnresolvedError as reason:

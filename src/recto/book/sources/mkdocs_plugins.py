@@ -21,6 +21,7 @@ _DATE = re.compile(r"(?P<y>\d{4})-(?P<M>\d\d)-(?P<d>\d\d)")
 _DATE_PART = re.compile(r"y{1,4}|M{1,2}|d{1,2}")
 _FIELD = re.compile(r"\{(\w{1,20})\}")
 _DEEPEST = 10  # directories in directories
+_LONGEST = 200  # characters of a part of an address
 
 
 class Blog:
@@ -30,7 +31,7 @@ class Blog:
         self._folder = re.sub(r"^\.$", "", normpath(text_of(options, "blog_dir") or "blog"))
         posts = (text_of(options, "post_dir") or "{blog}/posts").replace("{blog}", self._folder)
         self._posts = normpath(posts.lstrip("/")) + "/"
-        self._format = text_of(options, "post_url_format") or "{date}/{slug}"
+        self._format = (text_of(options, "post_url_format") or "{date}/{slug}")[:_LONGEST]
         self._date = text_of(options, "post_url_date_format") or "yyyy/MM/dd"
         self._has_drafts = options.get("draft") is True
         most = options.get("post_url_max_categories")
@@ -55,12 +56,13 @@ class Blog:
         categories = texts_of(head.get("categories"))[: self._most_categories]
         values = {
             "date": _DATE_PART.sub(part, self._date),
-            "slug": str(head.get("slug") or _slug(stated(head, "title") or page_title(text))),
+            "slug": str(stated(head, "slug") or _slug(stated(head, "title") or page_title(text))),
             "file": name.rpartition("/")[2].rpartition(".")[0],
             "categories": "/".join(map(_slug, categories)),
         }
-        path = _FIELD.sub(lambda field: values.get(field[1], field[0]), self._format)
-        return normpath(f"{self._folder}/{path.strip('/')}.md").lstrip("/")
+        path = _FIELD.sub(lambda field: values.get(field[1], field[0])[:_LONGEST], self._format)
+        parts = (part for part in path.split("/") if part not in (".", ".."))
+        return normpath(f"{self._folder}/{'/'.join(parts).strip('/')}.md").lstrip("/")
 
 
 def _slug(text: str) -> str:
@@ -71,13 +73,14 @@ def literate_entries(
     entries: Iterable[Entry], options: dict[str, Any], root: Path, bounds: Path
 ) -> Iterator[Entry]:
     """Yield the navigation with the entries that the plugin `literate-nav` reads in directories."""
-    seen, file = set[str](), text_of(options, "nav_file") or "SUMMARY.md"
+    seen, file = set[Path](), text_of(options, "nav_file") or "SUMMARY.md"
 
     def listed(folder: str) -> list[Entry]:
         """Return the entries of the file of a directory, such as `guide/`; [] if there is none."""
-        if folder in seen or not is_file(root / folder / file):
+        place = (root / folder).resolve()
+        if place in seen or not is_file(place / file):
             return []
-        seen.add(folder)
+        seen.add(place)
         indexes = (f"{folder}{name}" for name in ("index.md", "README.md"))
         first = [name for name in indexes if options.get("implicit_index") is True and is_file(root / name)]
         links = list(read_summary(read_config(root / folder / file, bounds)))

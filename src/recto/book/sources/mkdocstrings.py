@@ -43,6 +43,9 @@ _DIRECTIVE = re.compile(
 _FILTER = re.compile(r"(!?)([\w^$\[\]]{1,80}+)")  # only what takes linear time
 _HEADING = re.compile(r"^(#{1,6}+)[ \t]++([^\n]++)$", re.MULTILINE)
 _FILTERS = ("!^_[^_]",)
+_MOST_FILTERS = 50
+_FENCE = re.compile(r"^ {0,3}```", re.MULTILINE)
+_BLANK = re.compile(r"\n[ \t>]*+(?=\n)")
 _CHARGE = 64  # characters that each object counts, to limit the number of those without text
 
 
@@ -64,6 +67,8 @@ class DocumentedCode(Code):
                 continue
             prefix, name = match["prefix"], match["name"]
             stated, body, done = content_of(text, match.end(), len(prefix))
+            if blank := _BLANK.search(text, match.end(), done):  # what follows is code
+                body, done = body.partition("\n\n")[0], blank.start()
             lines, before = list[str](), self._examined
             if self._left > 0:
                 with suppress(RecursionError):  # the code is nested too deeply
@@ -72,10 +77,12 @@ class DocumentedCode(Code):
                     lines = list(written)
             new = "\n".join(f"{prefix}{line}".rstrip() for line in "\n".join(lines).strip("\n").split("\n"))
             self._left -= len(new) + self._examined - before
+            if not lines and "." not in name and not (stated or body) and name != "mkdocs-click":
+                continue  # not of this plugin, such as `::: tip`
             if lines:
                 yield Directive(match.start(), done, new=f"{new}\n")
             else:
-                yield Directive(match.start(), done, stated.get("module", name), otherwise="")
+                yield Directive(match.start(), done, stated.get("module") or name, otherwise="")
 
     def _options_of(self, body: str) -> dict[str, Any]:
         """Return the options of a directive, with those of the site."""
@@ -92,6 +99,7 @@ class DocumentedCode(Code):
 
     def _described(self, path: str, options: Mapping[str, str], shown: str) -> Iterator[str]:
         """Yield what mkautodoc writes: the signature, the docstring and the members, without headings."""
+        self._left -= _CHARGE
         if self._left < 0 or (found := self._found(path)) is None:
             return
         signature = self._signature(*found, shown != path, with_types=False)
@@ -153,7 +161,9 @@ class DocumentedCode(Code):
         type = getattr(node, "returns", None) or getattr(node, "annotation", None)
         value = getattr(node, "value", None)
         text = f": {annotation_of(type)}" if type and with_types else ""
-        return text + (f" = {' '.join(ast.unparse(value).split())}" if isinstance(value, ast.expr) else "")
+        text += f" = {' '.join(ast.unparse(value).split())}" if isinstance(value, ast.expr) else ""
+        self._left -= len(text)
+        return text
 
     def _content(
         self,
@@ -169,6 +179,7 @@ class DocumentedCode(Code):
         self._left -= _CHARGE + len(doc)
         function = self._constructor(module, item) if isinstance(node, ast.ClassDef) else node
         if isinstance(node, ast.ClassDef) and node.bases and options.get("show_bases") is not False:
+            self._left -= _CHARGE * len(node.bases)
             yield from ("Bases: " + ", ".join(f"`{annotation_of(base)}`" for base in node.bases), "")
         types = dict[str, str]()
         if isinstance(function, Function):
@@ -180,8 +191,10 @@ class DocumentedCode(Code):
                 f"    {name}:\n{textwrap.indent(text, ' ' * 8)}" for name, text in described.items()
             )
             types = {} if is_property(function) else _types(function)
-            self._left -= sum(map(len, types.values()))
-        yield from (*_shifted(as_markdown(doc, types), path, level).split("\n"), "")
+            self._left -= len(doc) + sum(_CHARGE + len(type) for type in types.values())
+        text = _shifted(as_markdown(doc, types), path, level)
+        open_fence = ["```"] if len(_FENCE.findall(text)) % 2 else []
+        yield from (*text.split("\n"), *open_fence, "")
         if depth >= DEEPEST:
             return
         for name, member in self._selected(module, item, options):
@@ -200,21 +213,21 @@ class DocumentedCode(Code):
         else:
             inherited = bool(options.get("inherited_members"))
             members = self._members(module, item, inherited=inherited)
-        self._examined += sum(1 + len(getattr(found.node, "body", ())) for _, found in members.values())
+        self._left -= sum(1 + len(getattr(found.node, "body", ())) for _, found in members.values())
         stated, is_merged = options.get("members"), options.get("merge_init_into_class") is True
         members = {name: found for name, found in members.items() if not (is_merged and name == "__init__")}
         if stated is False:
             return []
         if isinstance(stated, list):
-            self._examined += len(stated)
+            self._left -= len(stated)
             chosen = [(name, members[name]) for name in stated if isinstance(name, str) and name in members]
         else:
-            filters = options.get("filters", _FILTERS)
+            rules = _rules(options.get("filters", _FILTERS))
             every = options.get("show_if_no_docstring") is True or stated is True
             chosen = [
                 (name, found)
                 for name, found in members.items()
-                if (stated is True or _is_kept(name, filters)) and (every or _has_docstring(found[1]))
+                if (stated is True or _is_kept(name, rules)) and (every or _has_docstring(found[1]))
             ]
             if options.get("members_order") != "source":
                 chosen.sort(key=lambda item: item[0])
@@ -236,15 +249,22 @@ def _has_docstring(item: Definition) -> bool:
     return any(ast.get_docstring(one) for one in (node, *inner) if isinstance(one, Function | ast.ClassDef))
 
 
-def _is_kept(name: str, filters: Any) -> bool:
-    """Return whether the filters keep a name: the last one that matches decides."""
-    kept, kinds = None, set()
-    for rule in filters if isinstance(filters, list | tuple) else _FILTERS:
+def _rules(filters: Any) -> list[tuple[bool, re.Pattern[str]]]:
+    """Return patterns of names, each with whether it keeps them."""
+    stated = filters if isinstance(filters, list | tuple) else _FILTERS
+    rules = list[tuple[bool, re.Pattern[str]]]()
+    for rule in filter(
+        None, (_FILTER.fullmatch(one) for one in stated[:_MOST_FILTERS] if isinstance(one, str))
+    ):
         with suppress(re.error):
-            if isinstance(rule, str) and (stated := _FILTER.fullmatch(rule)):
-                kinds.add(stated[1])
-                kept = not stated[1] if re.search(stated[2], name) else kept
-    return kinds != {""} if kept is None else kept
+            rules.append((not rule[1], re.compile(rule[2])))
+    return rules
+
+
+def _is_kept(name: str, rules: Sequence[tuple[bool, re.Pattern[str]]]) -> bool:
+    """Return whether the rules keep a name: the last one that matches decides."""
+    matching = [keeps for keeps, pattern in rules if pattern.search(name)]
+    return matching[-1] if matching else {keeps for keeps, _ in rules} != {True}
 
 
 def _documented(function: Function) -> tuple[Function, dict[str, str]]:

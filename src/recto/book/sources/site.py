@@ -7,6 +7,7 @@ import tomllib
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,8 @@ from recto.types.book import AnchorStyle, Page
 
 Entry = tuple[str, str, tuple[str, ...]]
 """A page of a navigation: its file or address, its title ("" if it has none), the sections above it."""
+
+_LARGEST_HEAD = 1 << 16  # characters of front matter whose aliases are written out
 
 
 class Site(Generator, SiteRules):
@@ -236,7 +239,11 @@ def with_lines_of_head(text: str, shown: Sequence[str]) -> str:
     room = lines - 3 + len(body) - len(content) - len(shown)
     if not shown or room < 1:
         return text
-    return "\n".join(["---", json.dumps(head, default=str), "---", *shown, "\n" * room + content])
+    with suppress(TypeError):  # a key that is no text
+        # Aliases are written out, and an emoji that is escaped is no YAML.
+        if len(written := json.dumps(head, default=str, ensure_ascii=False)) <= _LARGEST_HEAD:
+            return "\n".join(["---", written, "---", *shown, "\n" * room + content])
+    return text
 
 
 def html_address(name: str) -> str:

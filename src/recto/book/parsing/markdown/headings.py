@@ -26,7 +26,7 @@ _TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*+(?:{_ATTRIBUTE})*+\s*+/?)?>")
 _BADGE = re.compile(r"<Badge\s[^<>]{0,500}?\btext=[\"']([^\"'<>]*+)[\"']")
 _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^\[\]]*\])?(?:\{[^{}]*\})?")
 _ICON = re.compile(r"(?<![\w:]):[+a-z-][\w+-]{0,60}+:(?![\w:])")
-_REFERENCE = re.compile(r"(?<![\w\]\\`!])\[((?:[^\[\]`]++|`[^\[\]`]*+`)++)\]\[[^\[\]]*+\]")
+_REFERENCE = re.compile(r"`[^`\n]*+`|(?<![\w\]\\`!])\[((?:[^\[\]`]++|`[^\[\]`]*+`)++)\]\[[^\[\]]*+\]")
 _EXPLICIT = re.compile(
     r"\{ ?#([^\s{}]{1,500}+) ?\}|\{/\*\s{0,500}+#([^\s{}*]{1,500}+)[^{}]{0,500}\*/\}|"
     r"<!--\s{0,500}+#([^\s<>]{1,500}?)(?:\s[^<>]{0,500})?-->"
@@ -54,7 +54,7 @@ def heading_texts(
     if len(markdown) > LONGEST_HEADING or not _MARKUP.search(markdown):
         return markdown.strip(), markdown
     if is_mkdocs := style == "python-markdown":  # references to documented code are links, too
-        markdown = _REFERENCE.sub(r"[\1](#)", markdown)
+        markdown = _REFERENCE.sub(lambda found: f"[{found[1]}](#)" if found[1] else found[0], markdown)
     visible, slugged = [], []
     (inline,) = _heading_parser(mdx).parseInline(markdown, {"references": references or {}})
     for child in inline.children or ():
