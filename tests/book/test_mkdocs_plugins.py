@@ -226,7 +226,7 @@ def test_what_is_not_of_mkdocstrings_stays(tmp_path: Path) -> None:
 def last() -> None:
     """Last."""
 '''
-    page = "# A\n\n::: pkg\n\n    Code of the page.\n\n::: tip\n\nText.\n\n## The `x [0][1]` item\n\nMore.\n"
+    page = "# A\n\n::: pkg\n\n    Code of the page.\n\n::: tip\n\nText.\n\n:::\n\n## The `x [0][1]` item\n\nMore.\n"
     files = {"lib/pkg/__init__.py": code, "docs/a.md": page, "mkdocs.yml": CONFIG}
     (loaded,) = open_book(write(tmp_path, files)).pages()
     assert "    Code of the page." in loaded.text
