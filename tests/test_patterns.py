@@ -44,7 +44,7 @@ BUILT = {
         r"(?<![;-])-{1,40}8<-+[ \t]+\[[ \t]*(?:start)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]"
     ],
     "recto.book.sources.mkdocs:_between": [r"\bend=(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)')"],
-    "recto.book.sources.mkdocstrings:_is_kept": ["^_[^_]a"],
+    "recto.book.sources.mkdocstrings:_rules": ["^_[^_]a"],
     "recto.book.sources.literal_includes:_python_object": [
         r"(?m)^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+a\b.*\n?",
         r"(?m)^(?![ \t]{5}|[ \t]*$|[ \t]*[)\]}])",
