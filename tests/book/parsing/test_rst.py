@@ -129,6 +129,12 @@ def test_many_substitutions_are_refused() -> None:
         read(page_of(bomb + "|0| " * 5_000, "rst"))
 
 
+def test_a_page_with_a_very_long_line_is_refused() -> None:
+    assert texts("A lamp.\n\n" + "a" * 20_000 + "\n")[0] == "A lamp."
+    with pytest.raises(ValueError, match="a line of more than 20000 characters"):
+        read(page_of("A lamp.\n\n" + "a" * 20_001 + "\n", "rst"))
+
+
 def test_anchors_are_those_of_sphinx() -> None:
     text = ".. _lamp:\n\n``Lamp``\n========\n\n.. _elsewhere: https://x.org\n.. currentmodule:: tower\n\n"
     text += ".. class:: Lamp(oil)\n\n   A lamp.\n\n   .. method:: light()\n\n"

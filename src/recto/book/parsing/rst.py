@@ -36,6 +36,7 @@ from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sec
 from recto.book.parsing.rst_inline import make_inliner
 from recto.types.book import Document, Page
 
+_LONGEST_LINE = 20_000  # characters; docutils drops the page of a longer one
 _SETTINGS = {
     "_disable_config": True,
     "auto_id_prefix": "id",  # as Sphinx does
@@ -43,7 +44,7 @@ _SETTINGS = {
     "docinfo_xform": False,
     "file_insertion_enabled": False,
     "halt_level": 5,
-    "line_length_limit": 20_000,
+    "line_length_limit": _LONGEST_LINE,
     "raw_enabled": False,
     "report_level": 5,
     "sectsubtitle_xform": False,
@@ -90,6 +91,8 @@ def rst_blocks(text: str, scope: Scope, references: Mapping[str, str]) -> list[T
     """Return the rendered blocks of a text; `scope` is that of the objects, and is changed."""
     if text.count("\n") > _MOST_LINES:
         raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
+    if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
+        raise ValueError(f"it has a line of more than {_LONGEST_LINE} characters (wrap it)")
     if "replace::" in text and text.count("|") > 2 * _MOST_SUBSTITUTIONS:
         raise ValueError(f"it has more than {_MOST_SUBSTITUTIONS} substitutions")
     try:
