@@ -291,6 +291,20 @@ def test_an_answer_that_cannot_be_used_writes_nothing_and_is_asked_again_later(
     assert len(lines_of(small_book)) == PAGES
 
 
+def test_slow_answers_that_cannot_be_used_write_nothing(
+    model: ChatDouble, home: Path, small_book: Path
+) -> None:
+    """The file is saved every two seconds, if there is anything to save."""
+
+    def late(exchange: Exchange) -> None:
+        exchange.wait(2.1)
+        exchange.send(completion("{}"))
+
+    model.always(late)
+    done = run_writer(model, home, small_book)
+    assert (done.returncode, (small_book / FILE).exists()) == (1, False)
+
+
 HOSTILE = [
     status(401, "x" * 190 + KEY, content_type="text/plain"),
     status(401, "\x1b[2J\x1b]0;title\x07\u202e", content_type="text/plain; charset=utf-8"),

@@ -149,7 +149,7 @@ class QuestionWriter:
                 done += len(batch)
                 if progress:
                     progress(done, total)
-                if monotonic() - self._saved_at > _SAVE_SECONDS:
+                if self.written.sections and monotonic() - self._saved_at > _SAVE_SECONDS:
                     self._book.save()
                     self._saved_at = monotonic()
 
