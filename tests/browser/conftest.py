@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from recto.evaluation.calibration import calibrate
 from recto.protocols import Embedder
@@ -26,6 +26,7 @@ _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
+expect.set_options(timeout=60_000)  # instead of 5 000: a busy machine must not fail a test
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def test_search_and_open_a_hit_with_the_keyboard(reader: Reader) -> None:
     reader.type("kinematcs")
     expect(reader.dialog).to_contain_text("Searched for “kinematics” instead of “kinematcs”.")
     reader.input.fill("zzzz qqqq")
-    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)  # as with a service
+    expect(reader.dialog).to_contain_text(NOT_COVERED)  # as with a service
     reader.input.fill(QUESTION)
     expect(reader.options.first).to_contain_text("How do ROS 2 nodes communicate?")
     assert "node" in reader.options.first.locator("mark").first.inner_text().lower()
@@ -157,7 +157,7 @@ def test_questions_in_other_languages(reader: Reader, query: str, title: str) ->
     """The English book is found by its meaning."""
     reader.read(PAGE)
     reader.type(query)
-    expect(reader.options.first).to_contain_text(title, ignore_case=True, timeout=60_000)
+    expect(reader.options.first).to_contain_text(title, ignore_case=True)
     expect(reader.dialog).not_to_contain_text(NOT_COVERED)
 
 
@@ -195,7 +195,7 @@ def test_results_by_meaning_replace_those_by_words(reader: Reader) -> None:
     of_the_site = problems(page)
     page.keyboard.press("Control+k")
     reader.input.fill(OFF_TOPIC)
-    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    expect(reader.dialog).to_contain_text(NOT_COVERED)
     expect(reader.options.first).to_be_visible()
     assert [problem for problem in problems(page) if problem not in of_the_site] == []
     expect(reader.dialog.locator(".note")).to_be_hidden()
@@ -206,7 +206,7 @@ def test_meaning_needs_no_network_after_the_first_search(reader: Reader) -> None
     page = reader.read(PAGE)
     page.keyboard.press("Control+k")
     reader.input.fill(OFF_TOPIC)
-    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    expect(reader.dialog).to_contain_text(NOT_COVERED)
     loaded = -1
     while loaded != (loaded := page.evaluate("performance.getEntriesByType('resource').length")):
         page.wait_for_timeout(1000)  # until nothing is being loaded any more
@@ -214,7 +214,7 @@ def test_meaning_needs_no_network_after_the_first_search(reader: Reader) -> None
     page.reload(wait_until="networkidle")
     page.keyboard.press("Control+k")
     reader.input.fill(OFF_TOPIC)
-    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    expect(reader.dialog).to_contain_text(NOT_COVERED)
     reader.wrong = [one for one in reader.wrong if "ERR_INTERNET_DISCONNECTED" not in one]
 
 
@@ -232,7 +232,7 @@ def test_results_do_not_change_under_the_cursor(reader: Reader) -> None:
     while not held:  # the test's time limit ends this
         page.wait_for_timeout(50)
     held[0].continue_()
-    expect(reader.dialog.locator(".note")).to_be_hidden(timeout=60_000)
+    expect(reader.dialog.locator(".note")).to_be_hidden()
     page.wait_for_timeout(2000)
     assert reader.options.all_inner_texts() == before
     expect(selected).to_have_attribute("aria-selected", "true")
@@ -258,7 +258,7 @@ def test_the_page_stays_responsive(reader: Reader) -> None:
     """The model gives the page its turn again and again."""
     page = reader.read(PAGE)
     reader.type(OFF_TOPIC)
-    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    expect(reader.dialog).to_contain_text(NOT_COVERED)
     page.evaluate(
         "() => { const pause = scheduler.yield.bind(scheduler); window.pauses = 0;"
         " scheduler.yield = () => { window.pauses += 1; return pause(); }; }"
@@ -279,5 +279,5 @@ def test_related_passages_are_found_by_meaning(reader: Reader) -> None:
     page.locator("recto-widget aside li").first.evaluate("element => { element.id = 'by-words'; }")
     page.mouse.move(0, 0)
     held[0].continue_()
-    expect(page.locator("recto-widget #by-words")).to_have_count(0, timeout=60_000)
+    expect(page.locator("recto-widget #by-words")).to_have_count(0)
     expect(reader.panel.get_by_role("listitem").first).to_be_visible()
