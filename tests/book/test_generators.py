@@ -236,6 +236,28 @@ def test_hugo_headings_includes_bundles_and_dates(tmp_path: Path) -> None:
     assert "Left out: 1 expired page." in source.notes
 
 
+def test_hugo_orders_pages_by_weight_and_date(tmp_path: Path) -> None:
+    pages = {
+        "a/new": "date: 2024-05-06T10:00:00Z",
+        "a/old": "date: 2024-05-06",
+        "b/c": "date: 2025-01-01",
+        "b/d": "weight: 2",
+        "e": "linkTitle: A",
+        "_index": "description: About lights.",
+    }
+    files = {f"content/{name}.md": f"---\n{head}\n---" for name, head in pages.items()}
+    pages_read = pages_of(write(tmp_path / "lights", {"hugo.toml": "", **files}))
+    assert [path.removesuffix(".md") for path in pages_read] == [
+        "_index",
+        "b/d",
+        "b/c",
+        "a/new",
+        "a/old",
+        "e",
+    ]
+    assert text_of(pages_read["_index.md"]) == "About lights."
+
+
 def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None:
     root = write_pages(tmp_path / "lights", *(f"content/docs/{'ab'[n % 2]}/{n}.md" for n in range(302)))
     write_pages(root, "content/docs/first.md", "content/news/a.md")
