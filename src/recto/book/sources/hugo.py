@@ -43,6 +43,7 @@ _INCLUDES = ("include", "readfile", "include-md", "includes", "readFile", "read-
 _LIST_MARK = re.compile(r"[ \t>]*(?:[-*+]|\d+[.)])[ \t]+")
 _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
 _SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
+_LABELLED = ("tab", "details", "expand", "collapse", "accordion")  # by their first argument
 _LARGE_SECTION = 300  # pages; a module with more is not useful as a filter
 _MOST_NAMED = 3  # directories in a note
 _DATES = ("date", "publishdate", "pubdate", "published", "lastmod", "modified")
@@ -150,6 +151,8 @@ class HugoSite(Site):
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, with its front matter as YAML and its description as text."""
+        if name.endswith("/_index.md"):  # without a title, it has the one of its directory
+            page = replace(page, title=humanised(name.split("/")[-2]))
         return super().page(name, replace(page, text=_with_description(_with_yaml(page.text))))
 
     def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
@@ -375,7 +378,11 @@ def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> 
             directives.append(Directive(*match.span(), new=next((value for _, value in arguments), "")))
         else:
             label = ". ".join(value for key, value in arguments if key in _SHOWN and value)
-            texts = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
+            texts = [
+                value
+                for key, value in arguments
+                if not key and (name in _LABELLED or (match["mark"] == "%" and " " in value))
+            ]
             new = (prefix or "") + (label or " ".join(texts[:1]))
             line = text[line_start(text, start) : line_end(text, end)]
             if not new and _LIST_MARK.fullmatch(line.replace(match[0], "")):
