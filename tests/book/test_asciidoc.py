@@ -22,7 +22,7 @@ ANTORA = {
     "docs/modules/ROOT/nav.adoc": ".Up\n* xref:stairs.adoc[]\n** xref:lamp:wick.adoc[The wick]\n* xref:index.adoc[Start]\n",
     "docs/modules/ROOT/pages/index.adoc": "= Welcome\n\nxref:stairs.adoc[] and xref:lamp:wick.adoc#trim[trim it].\n",
     "docs/modules/ROOT/pages/stairs.adoc": "= The {tall} Stairs\n\n== Step by step\n\n"
-    "include::partial$steps.adoc[tags=up;!secret]\n\n----\ninclude::lamp:example$x.py[lines=2..-1]\n----\n",
+    "include::partial$steps.adoc[tags=up;!secret]\n\n----\ninclude::lamp:example$/x.py[lines=2..-1]\n----\n",
     "docs/modules/ROOT/pages/_hidden.adoc": "= Hidden\n\nNo.\n",
     "docs/modules/ROOT/partials/steps.adoc": "// tag::up[]\nUp.\n// tag::secret[]\nNo.\n// end::secret[]\n"
     "ifdef::env-site[On the web.]\n// end::up[]\nNo.\n",

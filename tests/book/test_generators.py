@@ -17,6 +17,7 @@ from recto.book.sources.options import BookFile, SiteOptions
 from recto.book.sources.site import Site
 from recto.book.sources.tree import GENERATORS, open_book
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption, RectoError
+from recto.search.markdown import plain_text
 from recto.types.book import Page
 from tests.book.files import write, write_pages
 
@@ -54,6 +55,14 @@ def test_mdbook(tmp_path: Path) -> None:
     assert text_of(pages["lamp.md"]).startswith("```python\na = 1")
     assert text_of(pages["lamp.md"]).endswith("\n{{#include escaped.md}}")
     assert addresses(pages_of(tmp_path / "lights/src/sea")) == {"sea/waves.md": "sea/waves.html"}, "a part"
+
+
+def test_mdbook_makes_dashes_and_reads_attributes_of_headings(tmp_path: Path) -> None:
+    text = "# Up -- down {.a}\n\nA.\n\n## Lamp { #own .b }\n\nB.\n"
+    files = {"book.toml": "", "src/SUMMARY.md": "- [A](a.md)\n", "src/a.md": text}
+    (page,) = map(read, pages_of(write(tmp_path / "lights", files)).values())
+    assert page.title == "Up -- down"
+    assert [anchor for section in page.sections for _, anchor in section.anchors] == ["up--down", "own"]
 
 
 def test_a_failed_include_says_why(tmp_path: Path) -> None:
@@ -113,6 +122,16 @@ def test_an_escaped_address_of_bookdown(tmp_path: Path) -> None:
     index = "---\nurl: 'https\\://lights.example/'\n---\n# Welcome\n\nHello.\n"
     book = open_book(write(tmp_path / "lights", {"_bookdown.yml": "", "index.Rmd": index}))
     assert [page.url for page in book.pages()] == ["https://lights.example/"]
+
+
+def test_bookdown_needs_no_configuration(tmp_path: Path) -> None:
+    files = {
+        "index.Rmd": "---\nsite: bookdown::bookdown_site\n---\n# Welcome\n\nHello.\n",
+        "a.Rmd": "# One--two -- three\n\nA\n\nC\nD\n-----\n",
+    }
+    pages = pages_of(write(tmp_path / "lights", files))
+    assert list(addresses(pages).values()) == ["", "onetwo-three.html"]
+    assert [anchor for _, anchor in read(pages["a.Rmd"]).sections[0].anchors] == ["onetwo-three"]
 
 
 def test_bookdown_leaves_out_latex_and_numbers_theorems(tmp_path: Path) -> None:
@@ -234,6 +253,41 @@ def test_hugo_headings_includes_bundles_and_dates(tmp_path: Path) -> None:
     note = "2 files of page bundles are no pages; pages may include them: includes (1), news (1)."
     assert note in source.notes
     assert "Left out: 1 expired page." in source.notes
+
+
+def test_hugo_orders_pages_by_weight_and_date(tmp_path: Path) -> None:
+    pages = {
+        "a/new": "date: 2024-05-06T10:00:00Z",
+        "a/old": "date: 2024-05-06",
+        "b/c": "date: 2025-01-01",
+        "b/d": "weight: 2",
+        "e": "linkTitle: A",
+        "_index": "description: About lights.",
+    }
+    files = {f"content/{name}.md": f"---\n{head}\n---" for name, head in pages.items()}
+    pages_read = pages_of(write(tmp_path / "lights", {"hugo.toml": "", **files}))
+    assert [path.removesuffix(".md") for path in pages_read] == [
+        "_index",
+        "b/d",
+        "b/c",
+        "a/new",
+        "a/old",
+        "e",
+    ]
+    assert text_of(pages_read["_index.md"]) == "About lights."
+
+
+def test_hugo_names_sections_tabs_and_headings(tmp_path: Path) -> None:
+    text = '# Oil {.big}\n\nA.\n\n## Wick {anchor=false}\n\n{{% tab "Linux" %}}\n```sh {filename="a.sh"}\nb\n```\n{{% /tab %}}\n\n## {a, b}\n\nC.\n'
+    files = {"hugo.toml": "", "content/the-oil/_index.md": "A.", "content/the-oil/b.md": text}
+    section, page = map(read, pages_of(write(tmp_path / "lights", files)).values())
+    assert (section.title, page.title) == ("The oil", "Oil")
+    assert [(part.headings[-1], part.anchor) for part in page.sections[1:]] == [
+        ("Wick", "wick"),
+        ("{a, b}", "a-b"),
+    ]
+    tab, code = (plain_text(block.text) for block in page.sections[1].blocks)
+    assert (tab, code) == ("Linux", "a.sh\nb")
 
 
 def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None:

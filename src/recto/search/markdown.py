@@ -28,7 +28,7 @@ _FENCE = _Pattern(
     rf"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>{FENCE_MARKS})[ \t]*(?P<info>[^`\n]*)$"
 )
 _STRAY_MARKS = _Pattern(rf"(?:{FENCE_MARKS})[\w-]*")
-_CODE_TITLE = _Pattern(r"(?:\btitle=\"|[ \t]\[)([^\"\[\]]+)[\]\"]")
+_CODE_TITLE = _Pattern(r"(?:\b(?:title|filename)=\"|[ \t]\[)([^\"\[\]]+)[\]\"]")
 _SENTENCE_END = _Pattern(SENTENCE_END)
 _MIN_SENTENCE, _MAX_SENTENCE = 20, 300  # characters; less is a label, and a query is not longer
 _LONG = 160  # characters of an address that says nothing to a reader

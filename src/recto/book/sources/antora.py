@@ -159,14 +159,17 @@ class AntoraSite(Preprocessor, Site):
         component, module = (place[0], place[1]) if place else (self._components[0], "ROOT")
         if name := found["component"]:
             component = next((part for part in self._components if part.name == name), None)  # type: ignore[assignment]
-        if component is None or found["path"].startswith("/"):
+        if component is None:
             return target, ()
         module = found["module"] or ("ROOT" if found["component"] else module)
         family = found["family"] or "page"
         above = component.folder / "modules" / module
         if found["path"].startswith("./"):
             return found["path"], (file.parent,)
-        return found["path"], (above / _FAMILIES.get(family, family), above / "pages" / f"_{family}s")
+        return found["path"].lstrip("/"), (
+            above / _FAMILIES.get(family, family),
+            above / "pages" / f"_{family}s",
+        )
 
     def page_file(self, target: str, file: Path) -> Path | None:
         """Return the file of the page that a reference names."""

@@ -43,8 +43,11 @@ _INCLUDES = ("include", "readfile", "include-md", "includes", "readFile", "read-
 _LIST_MARK = re.compile(r"[ \t>]*(?:[-*+]|\d+[.)])[ \t]+")
 _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
 _SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
+_LABELLED = ("tab", "details", "expand", "collapse", "accordion")  # by their first argument
 _LARGE_SECTION = 300  # pages; a module with more is not useful as a filter
 _MOST_NAMED = 3  # directories in a note
+_DATES = ("date", "publishdate", "pubdate", "published", "lastmod", "modified")
+_DIGITS = re.compile(r"[0-9]")
 _DROPPED_CHARACTERS = re.compile(r"[^\w\s./\\%#+@~-]")
 
 
@@ -98,6 +101,7 @@ class HugoSite(Site):
         self._params = config.get("params")
         self._words = self._translations(language)
         self._resources: set[str] = set()
+        self._dates: dict[str, int] = {}
         self._lower = config.get("disablepathtolower") is not True
         self._ugly = config.get("uglyurls") is True
         self._builds_future, self._builds_expired = (
@@ -147,6 +151,8 @@ class HugoSite(Site):
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, with its front matter as YAML and its description as text."""
+        if name.endswith("/_index.md"):  # without a title, it has the one of its directory
+            page = replace(page, title=humanised(name.split("/")[-2]))
         return super().page(name, replace(page, text=_with_description(_with_yaml(page.text))))
 
     def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
@@ -206,7 +212,7 @@ class HugoSite(Site):
         return stated(head, "linkTitle") or stated(head, "title") or ""
 
     def navigation(self, names: Sequence[str]) -> Navigation:
-        """Order pages by weight, then by title, section by section; divide large sections into modules."""
+        """Order pages by weight, date and title, section by section; divide large sections into modules."""
         if self._resources:
             folders = Counter(name.rpartition("/")[0] for name in sorted(self._resources)).most_common(
                 _MOST_NAMED
@@ -216,22 +222,32 @@ class HugoSite(Site):
             self._directory_notes.append(
                 f"{files} of page bundles are no pages; pages may include them: {largest}."
             )
+        for name in names:  # a section without a date has the last one below it
+            for section in _sections_above(name):
+                self._dates[section] = max(self._dates.get(section, 0), self._date(name))
         ordered = sorted(names, key=self._sort_key)
         sections = {name: tuple(self.label(folder) for folder in _folders(name)) for name in ordered}
         self.book_file = replace(self.book_file, pages=_divided(ordered))
         return Navigation(names, sections)
 
-    def _sort_key(self, name: str) -> list[tuple[float, str]]:
+    def _sort_key(self, name: str) -> list[tuple[float, float, str]]:
         folders = [f"{section}_index.md" for section in _sections_above(name)][::-1][1:]
         page = [] if name.endswith("_index.md") else [name]
         return [self._weight(part) for part in (*folders, *page)]
 
-    def _weight(self, name: str) -> tuple[float, str]:
+    def _date(self, name: str) -> int:
+        """Return the digits of a page's date and time; 0 if it has none."""
+        head = _lower(self.head(name))
+        date = next((str(head[key]) for key in _DATES if head.get(key)), "")
+        return int("".join(_DIGITS.findall(date)[:14]).ljust(14, "0"))
+
+    def _weight(self, name: str) -> tuple[float, float, str]:
         head = self.head(name)
         weight = head.get("weight")
         title = stated(head, "linkTitle") or stated(head, "title") or name
         number = float(weight) if isinstance(weight, int | float) and weight else math.inf
-        return number, title.lower()
+        date = self._date(name) or self._dates.get(name.removesuffix("_index.md"), 0)
+        return number, -date, title.lower()
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find shortcodes."""
@@ -362,7 +378,11 @@ def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> 
             directives.append(Directive(*match.span(), new=next((value for _, value in arguments), "")))
         else:
             label = ". ".join(value for key, value in arguments if key in _SHOWN and value)
-            texts = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
+            texts = [
+                value
+                for key, value in arguments
+                if not key and (name in _LABELLED or (match["mark"] == "%" and " " in value))
+            ]
             new = (prefix or "") + (label or " ".join(texts[:1]))
             line = text[line_start(text, start) : line_end(text, end)]
             if not new and _LIST_MARK.fullmatch(line.replace(match[0], "")):

@@ -162,14 +162,20 @@ class BookdownSite(Site):
     """A bookdown book, with the pages that `split_by` makes of it."""
 
     generator = "bookdown"
-    config_files = ("_bookdown.yml",)
+    config_files = ("_bookdown.yml", "index.Rmd")
+    signature = r"(?m)^site:[ \t]*[\"']?bookdown::"
     suffixes = (".rmd", ".md")
     only_listed = True
     anchors = "pandoc"
 
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:
+        """Return whether there is a configuration, which is optional, or a first page of a book."""
+        return config_file.suffix == ".yml" or super().recognises(config_file)
+
     def configure(self, config_file: Path) -> None:
         """Read the list of files, and make the ids of all headings, which are numbered across the book."""
-        config = self.read_yaml(config_file)
+        config = self.read_yaml(config_file) if config_file.suffix == ".yml" else {}
         names = self._names(config)
         self._headings: dict[str, list[tuple[re.Match[str], str]]] = {}
         slug = slugger("pandoc")

@@ -237,7 +237,7 @@ def with_lines_of_head(text: str, shown: Sequence[str]) -> str:
     head, body, lines = split_front_matter(text)
     content = body.lstrip("\n")
     room = lines - 3 + len(body) - len(content) - len(shown)
-    if not shown or room < 1:
+    if not shown or (room < 1 and content):
         return text
     with suppress(TypeError):  # a key that is no text
         # Aliases are written out, and an emoji that is escaped is no YAML.

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from recto.book.parsing import D2L
 from recto.book.parsing.markdown.headings import heading_texts
-from recto.book.sources.docusaurus.javascript import read_exported, read_json
+from recto.book.sources.docusaurus.javascript import get, read_exported, read_json
 from recto.book.sources.includes import (
     Directive,
     Select,
@@ -23,6 +23,7 @@ from recto.book.sources.includes import (
 )
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, text_of
+from recto.types.book import AnchorStyle
 
 _LINK = re.compile(r"(?P<escape>\\?)\{\{#(?P<kind>\w++)(?P<arguments>[^{}\n]*+)\}\}")
 _START = re.compile(r"ANCHOR:\s*(?P<name>[\w-]+)")
@@ -49,7 +50,7 @@ class MdBookSite(Site):
     generator = "mdbook"
     config_files = ("book.toml",)
     only_listed = True
-    anchors = "github-trimmed"
+    anchors: AnchorStyle = "github-trimmed"
 
     def configure(self, config_file: Path) -> None:
         """Read the book's configuration and its summary."""
@@ -57,6 +58,8 @@ class MdBookSite(Site):
         self.root = self.directory / (text_of(config, "book", "src") or "src")
         self.title = text_of(config, "book", "title")
         self.url = text_of(config, "output", "html", "site-url")
+        if get(config, "output", "html", "smart-punctuation") is not False:
+            self.anchors = "hugo"  # the same, without dashes that become typographic
         summary = self.root / "SUMMARY.md"
         if not summary.is_file():
             raise UnreadableSite(f"{config_file.name}: there is no SUMMARY.md in {self.root.name}")

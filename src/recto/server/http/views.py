@@ -22,7 +22,7 @@ _MAX_NESTING = 20
 _SAFE_URL = re.compile(r"https?://|(?!//)[^:/?#]*(?:[/?#]|$)", re.IGNORECASE)
 """A web address, or one without scheme and host."""
 _BARE_URL = re.compile(r"""(https?://[^\s<>()\[\]`*]*[^\s<>()\[\]`*.,;:!?'"])""")
-_CODE_TITLE = re.compile(r"""\btitle=(?:"([^"]*)"|'([^']*)')""")
+_CODE_TITLE = re.compile(r"""\b(?:title|filename)=(?:"([^"]*)"|'([^']*)')""")
 _ADMONITION = re.compile(r"(?::{3,}|/{3,}|!!!|\?{3}\+?|===[!+]?)[ \t]*(?P<kind>[\w-]*)[ \t|]*(?P<title>.*)")
 
 

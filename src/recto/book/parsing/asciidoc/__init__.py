@@ -183,11 +183,12 @@ class _Reader:
         level += self.attributes.offset
         is_document = level == 1 and not before and not self.attributes.offset
         if is_document:
-            while cursor.line and not cursor.line.startswith(("=", "[")):  # authors, revision, attributes
+            others = 0  # the authors and the revision, whatever they look like; attributes
+            while cursor.line and others < 2:
                 if entry := ENTRY.fullmatch(cursor.line):
                     self._enter(cursor, entry)
                 else:
-                    cursor.at += 1
+                    others += not cursor.next().startswith("//")
         return [self._titled(title, level, meta, is_document=is_document)]
 
     def _titled(self, title: str, level: int, meta: Meta, *, is_document: bool) -> TextBlock:
@@ -366,8 +367,8 @@ class _Reader:
         if not text and line and not self._ends_text(line) and not HEADING.fullmatch(line):
             cursor.at, text = at + 1, line.strip()
         body = self._item(cursor, text, keys)
-        if any(body.lines):
-            item.append(indented(body, ": "))
+        if any(body.lines):  # code that follows a colon would not be read as code
+            item.append(body if body.lines[0].startswith("```") else indented(body, ": "))
         return item
 
     def _item(self, cursor: Lines, text: str, keys: tuple[str, ...]) -> TextBlock:

@@ -119,7 +119,10 @@ def _headings(
     written = {
         index: split_explicit_id(tokens[index + 1].content, style)
         for index, token in enumerate(tokens)
-        if token.type == "heading_open" and len(tokens[index + 1].content) <= LONGEST_HEADING
+        if token.type == "heading_open"
+        and len(tokens[index + 1].content) <= LONGEST_HEADING
+        # Below several lines, dashes are the end of a table of Pandoc.
+        and not (style == "pandoc" and "\n" in tokens[index + 1].content)
     }
     slug = slugger(style, [explicit for _, explicit in written.values() if explicit])
     headings: dict[int, _Heading] = {}

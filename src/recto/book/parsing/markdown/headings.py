@@ -34,6 +34,7 @@ _EXPLICIT = re.compile(
 SHORTCODE = re.compile(r"<!--\s*md:(?:setting|option)\s+(?:[^\s<>]*[.:*])?([^\s<>.:*]+)\s*-->")
 """A comment that a hook of Material for MkDocs replaces by the name of a setting or an option."""
 _ATTRIBUTES = re.compile(r"\{:?[ ]{0,500}+([^}\n ][^}\n]{0,500}+)\}")
+_NAMED = re.compile(r"(?:\s*+(?:[#.][^\s{}=\"']++|[\w-]++=(?:\"[^\"\n]*+\"|'[^'\n]*+'|[^\s\"'{}=]++)))++\s*+")
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)(?:#|id=[\"']?)([^\s\"'}]+)")
 _NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
 # Letters in circles and squares count as letters.
@@ -115,7 +116,8 @@ def split_explicit_id(heading: str, style: AnchorStyle = "github") -> tuple[str,
     if style == "python-markdown" or text.endswith("}"):
         start = text.rfind("{")
         attributes = _ATTRIBUTES.fullmatch(text, start) if start > 0 and text[start - 1] == " " else None
-        if attributes and (style == "python-markdown" or text.startswith("{:", start)):
+        is_named = style in ("hugo", "github-trimmed") and attributes and _NAMED.fullmatch(attributes[1])
+        if attributes and (style == "python-markdown" or is_named or text.startswith("{:", start)):
             stated = _ATTRIBUTE_ID.search(attributes[1])
             return text[:start].rstrip(), stated[1] if stated else ""
     start = max(text.rfind("{"), text.rfind("<!--"))
@@ -159,6 +161,7 @@ def _vitepress(heading: str) -> str:
 
 
 def _pandoc(heading: str) -> str:
+    heading = _DASHES.sub("", heading)
     kept = "".join(mark for mark in heading.lower() if mark.isalnum() or mark in "_-." or mark.isspace())
     kept = "-".join(kept.split())
     return kept[next((index for index, mark in enumerate(kept) if mark.isalpha()), len(kept)) :] or "section"
@@ -169,6 +172,7 @@ def _blackfriday(heading: str) -> str:
     return "-".join(kept.split()) or "heading"
 
 
+_DASHES = re.compile(r"(?<=\w)-{2,3}(?=\w)|(?<=\s)-{2,3}(?=\s)")  # that become typographic
 _SPECIAL = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")
 _BASES: dict[str, Slug] = {
     "github": _github,
