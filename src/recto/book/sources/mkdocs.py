@@ -119,7 +119,7 @@ class MkDocsSite(Site):
                 f"{config_file.name}: INHERIT names {parent}, which is not a file in {self.bounds.name}",
                 hint="Pass --site-url and the directory of the pages.",
             )
-        return {**self.load(source, depth + 1), **values}
+        return _merged(self.load(source, depth + 1), values)
 
     def _bases(
         self, extensions: dict[str, dict[str, Any]], plugins: dict[str, dict[str, Any]]
@@ -216,6 +216,7 @@ class MkDocsSite(Site):
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does, in which they are without their locale."""
+        names = self._blog.ordered(names, self.head) if self._blog else names
         if self._translations is None:
             return super().navigation(names)
         files = {self._translations.split(name)[1]: name for name in names}
@@ -312,6 +313,17 @@ class ZensicalSite(MkDocsSite):
         stem = Path(name).stem.replace("-", " ").replace("_", " ")
         self.titles[name] = stem[:1].upper() + stem[1:] if stem == stem.lower() else stem
         return super().page(name, page)
+
+
+def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Merge two configurations; mappings in them are merged, too."""
+    both = {key: (base[key], value) for key, value in values.items() if key in base}
+    inner = {
+        key: _merged(old, new)
+        for key, (old, new) in both.items()
+        if isinstance(old, dict) and isinstance(new, dict)
+    }
+    return {**base, **values, **inner}
 
 
 def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:

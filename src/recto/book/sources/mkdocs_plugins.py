@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from posixpath import normpath
 from typing import Any
@@ -41,11 +41,20 @@ class Blog:
         """Return whether a file is a post that is not published."""
         return name.startswith(self._posts) and head.get("draft") is True and not self._has_drafts
 
+    def ordered(self, names: Sequence[str], head: Callable[[str], dict[str, Any]]) -> list[str]:
+        """Put the posts in the order of the blog: pinned ones first, then the newest."""
+
+        def rank(name: str) -> tuple[bool, str]:
+            return head(name).get("pin") is True, _created(head(name))
+
+        posts = sorted((name for name in names if name.startswith(self._posts)), key=rank, reverse=True)
+        following = iter(posts)
+        return [next(following) if name.startswith(self._posts) else name for name in names]
+
     def published(self, name: str, text: str) -> str:
         """Return the file whose address a post has; files that are not posts keep their own."""
         head = split_front_matter(text)[0]
-        created = head.get("date")
-        date = _DATE.match(str(get(created, "created") if isinstance(created, dict) else created))
+        date = _DATE.match(_created(head))
         if date is None or not name.startswith(self._posts):
             return name
 
@@ -63,6 +72,11 @@ class Blog:
         path = _FIELD.sub(lambda field: values.get(field[1], field[0])[:_LONGEST], self._format)
         parts = (part for part in path.split("/") if part not in (".", ".."))
         return normpath(f"{self._folder}/{'/'.join(parts).strip('/')}.md").lstrip("/")
+
+
+def _created(head: dict[str, Any]) -> str:
+    date = head.get("date")
+    return str(get(date, "created") if isinstance(date, dict) else date)
 
 
 def _slug(text: str) -> str:
