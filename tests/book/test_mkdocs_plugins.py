@@ -198,7 +198,7 @@ def test_posts_are_in_the_order_of_the_blog(tmp_path: Path) -> None:
     files["docs/blog/posts/z.md"] = "---\ndate: 2020-01-01\npin: true\n---\n# Z\n"
     source = open_book(write(tmp_path, {"mkdocs.yml": "plugins: [blog]\n", **files}))
     assert [page.path.removeprefix("blog/posts/") for page in source.pages()] == [
-        *("about.md", "blog/index.md", "z.md", "c.md", "deep/b.md", "a.md", "z.md"),
+        *("about.md", "z.md", "blog/index.md", "z.md", "c.md", "deep/b.md", "a.md"),
     ]
 
 
@@ -281,3 +281,42 @@ def test_navigation_files_that_link_to_their_own_directory(tmp_path: Path) -> No
     for number in range(6):
         (tmp_path / "docs" / f"a{number}").symlink_to(".")
     assert len(list(open_book(tmp_path).pages())) == 1
+
+
+@pytest.mark.parametrize(
+    ("plugin", "files", "expected"),
+    [
+        (
+            "awesome-nav",
+            {
+                ".nav.yml": "nav:\n- First: z.md\n- Part:\n  - guide/*\n  - more\n  - '*.md'\n",
+                "guide/.nav.yml": "title: G\nsort: {direction: desc}\n",
+                "more/.nav.yml": "hide: true\n",
+            },
+            "z.md guide/a.md guide/b.md guide/deep/c2.md guide/deep/c10.md more/d.md a.md index.md",
+        ),
+        (
+            "awesome-pages",
+            {
+                ".pages": "nav:\n- ... | a*.md\n- guide\n- More: more\n- ...\n- index.md\n",
+                "guide/.pages": "order: desc\n",
+            },
+            "a.md guide/deep/c10.md guide/deep/c2.md guide/b.md guide/a.md more/d.md z.md index.md",
+        ),
+        (
+            "search",
+            {},
+            "index.md a.md z.md guide/a.md guide/b.md guide/deep/c10.md guide/deep/c2.md more/d.md",
+        ),
+        ("exclude: {glob: ['guide/*', z.md]}", {}, "index.md a.md more/d.md"),
+    ],
+)
+def test_navigation_of_directories(tmp_path: Path, plugin: str, files: dict[str, str], expected: str) -> None:
+    """The plugins mkdocs-awesome-nav 3.3 and mkdocs-awesome-pages 2.10 made these navigations."""
+    names = ["index", "a", "z", "guide/b", "guide/a", "guide/deep/c2", "guide/deep/c10", "more/d"]
+    write(tmp_path, {f"docs/{name}.md": "Text.\n" for name in names})
+    write(tmp_path, {f"docs/{name}": text for name, text in files.items()})
+    source = open_book(write(tmp_path, {"mkdocs.yml": f"plugins:\n- {plugin}\n"}))
+    assert [page.path for page in source.pages()] == expected.split()
+    titles = {page.path: page.title for page in source.pages()}
+    assert titles.get("z.md") in ("First" if plugin == "awesome-nav" else "Z", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,8 @@ from recto.book.sources.includes import (
     select_region,
     whole_line,
 )
-from recto.book.sources.mkdocs_plugins import Blog, literate_entries
+from recto.book.sources.mkdocs_navigation import AwesomeNav, literate_entries, nav_entries, reading_order
+from recto.book.sources.mkdocs_plugins import Blog, excluded
 from recto.book.sources.mkdocstrings import DocumentedCode
 from recto.book.sources.options import (
     UnreadableSite,
@@ -45,7 +46,6 @@ CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
 _ALWAYS_IGNORED = (".*", "/templates/")
 _REDIRECT = "redirect.html"  # a template of Material and Zensical, which shows nothing of the page
 _MOST_PARENTS = 10
-_DEEPEST = 50
 _BRACES, _VARIANTS, _SNIPPETS, _TAGS = "{!", "{*", "8<-", "{%"
 _DOCUMENTING = {"mkdocstrings", "mkautodoc", "mkdocs-click"}
 _INCLUDING = {
@@ -84,12 +84,15 @@ class MkDocsSite(Site):
         self._drafts = ignored(text_of(config, "draft_docs").splitlines())
         plugins = _options(config, "plugins")
         self.suffixes = (*MARKDOWN.suffixes, *(NOTEBOOK.suffixes if "mkdocs-jupyter" in plugins else ()))
-        entries = _nav_entries(config.get("nav"), ())
+        entries = nav_entries(config.get("nav"), ())
         if "literate-nav" in plugins:
             entries = literate_entries(entries, plugins["literate-nav"], self.root, self.bounds)
-        for name, title, sections in entries:
-            self.titles |= {name: title} if title else {}
-            self.sections.setdefault(name, sections)
+        self._list(entries)
+        self._awesome = "" if self.sections else next(filter(plugins.__contains__, AwesomeNav.FILES), "")
+        self._nav_file = text_of(plugins, self._awesome, "filename") or AwesomeNav.FILES.get(
+            self._awesome, ""
+        )
+        self._dropped = excluded(plugins.get("exclude", {}))
         extensions = _options(config, "markdown_extensions")
         bases = self._bases(extensions, plugins)
         self._includes = MkDocsIncludes((self.directory, self.root, self.bounds), bases)
@@ -106,6 +109,17 @@ class MkDocsSite(Site):
             self.language = chosen[0]
             self.locales = chosen if len(chosen) > 1 else []
         self.files_of = self.language
+
+    def _list(self, entries: Iterable[Entry]) -> None:
+        """Take over the order and the titles of a navigation."""
+        for name, title, sections in entries:
+            self.titles |= {name: title} if title else {}
+            self.sections.setdefault(name, sections)
+
+    def _load_folder(self, folder: str) -> dict[str, Any]:
+        """Return what a directory states about its navigation."""
+        file = self.root / folder / self._nav_file
+        return self.read_yaml(file) if is_file(file) else {}
 
     def load(self, config_file: Path, depth: int = 0) -> dict[str, Any]:
         """Load a configuration and those that it inherits from in the repository."""
@@ -190,7 +204,9 @@ class MkDocsSite(Site):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page; index.md is published instead of README.md if both exist."""
-        if not name.endswith(self.suffixes) or self._ignored(name) or self._excluded(name):
+        if not name.endswith(self.suffixes):
+            return False
+        if self._ignored(name) or self._excluded(name) or self._dropped(name):
             return False
         if self._translations and not self._is_read(name, self._translations):
             return False
@@ -216,7 +232,11 @@ class MkDocsSite(Site):
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does, in which they are without their locale."""
+        names = sorted(names, key=reading_order)
         names = self._blog.ordered(names, self.head) if self._blog else names
+        if self._awesome:
+            order = "asc" if self._awesome == "awesome-nav" else ""
+            self._list(AwesomeNav(names, self._load_folder, order).entries())
         if self._translations is None:
             return super().navigation(names)
         files = {self._translations.split(name)[1]: name for name in names}
@@ -335,21 +355,6 @@ def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
         str(name).removeprefix("material/"): options if isinstance(options, dict) else {}
         for name, options in pairs
     }
-
-
-def _nav_entries(nav: Any, sections: tuple[str, ...], title: str = "") -> Iterator[Entry]:
-    """Yield each file of the navigation, its title, and the titles of the sections above it."""
-    if len(sections) > _DEEPEST:
-        return
-    if isinstance(nav, str):
-        yield nav.removeprefix("./"), title, sections
-    elif isinstance(nav, list):
-        for item in nav:
-            yield from _nav_entries(item, sections)
-    elif isinstance(nav, dict):
-        for name, target in nav.items():
-            below = sections if isinstance(target, str) else (*sections, str(name))
-            yield from _nav_entries(target, below, str(name))
 
 
 _BRACED = re.compile(
