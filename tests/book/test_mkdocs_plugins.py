@@ -192,13 +192,13 @@ def test_posts_have_the_addresses_of_the_blog_plugin(
 
 
 def test_posts_are_in_the_order_of_the_blog(tmp_path: Path) -> None:
-    """Pinned posts come first, then the newest; the other pages keep their places."""
+    """The link to the next page of Material's blog leads to a newer post, at the end to pinned ones."""
     files = {f"docs/blog/posts/{name}": text for name, text in POSTS.items()}
     files |= {f"docs/{name}.md": "# A\n" for name in ("about", "blog/index", "z")}
     files["docs/blog/posts/z.md"] = "---\ndate: 2020-01-01\npin: true\n---\n# Z\n"
     source = open_book(write(tmp_path, {"mkdocs.yml": "plugins: [blog]\n", **files}))
     assert [page.path.removeprefix("blog/posts/") for page in source.pages()] == [
-        *("about.md", "z.md", "blog/index.md", "z.md", "c.md", "deep/b.md", "a.md"),
+        *("about.md", "z.md", "blog/index.md", "a.md", "deep/b.md", "c.md", "z.md"),
     ]
 
 

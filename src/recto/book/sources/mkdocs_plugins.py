@@ -45,12 +45,12 @@ class Blog:
         return name.startswith(self._posts) and head.get("draft") is True and not self._has_drafts
 
     def ordered(self, names: Sequence[str], head: Callable[[str], dict[str, Any]]) -> list[str]:
-        """Put the posts in the order of the blog: pinned ones first, then the newest."""
+        """Put the posts in the order of their links: the oldest first, and pinned ones last."""
 
         def rank(name: str) -> tuple[bool, str]:
             return head(name).get("pin") is True, _created(head(name))
 
-        posts = sorted((name for name in names if name.startswith(self._posts)), key=rank, reverse=True)
+        posts = sorted((name for name in reversed(names) if name.startswith(self._posts)), key=rank)
         following = iter(posts)
         return [next(following) if name.startswith(self._posts) else name for name in names]
 
