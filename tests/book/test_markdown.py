@@ -355,3 +355,9 @@ def test_explicit_ids(style: AnchorStyle, source: str, text: str, explicit: str)
 def test_what_shows_no_text_is_left_out(source: str, text: str) -> None:
     (section,) = parse(source).sections
     assert "\n".join(block.text for block in section.blocks) == text
+
+
+def test_lines_of_a_property_are_not_headings() -> None:
+    page = '# A\n\n<Command\n  npm="npm run\n# then publish\nnpm publish"\n/>\n\nText.\n'
+    (section,) = parse(page, mdx=True).sections
+    assert section.headings == ("A",)

@@ -112,6 +112,17 @@ def test_documented_code_without_mkdocstrings(tmp_path: Path) -> None:
     assert source.notes == ["1 included file could not be resolved: a.md: pkg.cli (missing)."]
 
 
+def test_members_without_a_docstring_of_their_own(tmp_path: Path) -> None:
+    """mkdocstrings does not look into base classes; a heading of a member is not the title of the page."""
+    code = 'class A:\n    x = 1\n    """X."""\n\nclass B(A):\n    x = 2\n    y = 3\n    """Y."""\n'
+    config = "watch: [lib/src/pkg]\nplugins: [mkdocstrings]\n"
+    files = {"docs/my-page.md": "::: pkg.B\n    options: {heading_level: 1}\n", "mkdocs.yml": config}
+    (page,) = open_book(write(tmp_path, {**files, "lib/src/pkg/__init__.py": code})).pages()
+    document = read(page)
+    assert document.title == "My page"
+    assert [anchor for part in document.sections for _, anchor in part.anchors] == ["pkg.B", "pkg.B.y"]
+
+
 def test_parameters_are_described_in_their_types(tmp_path: Path) -> None:
     code = """
 class App:

@@ -99,7 +99,8 @@ class MkDocsSite(Site):
         self._blog = Blog(plugins["blog"]) if "blog" in plugins else None
         self._published: dict[str, str] = {}
         if not _DOCUMENTING.isdisjoint({*plugins, *extensions}):
-            self._code = self._documented(get(plugins, "mkdocstrings", "handlers", "python"))
+            watched = (*texts_of(config.get("watch")), *texts_of(get(plugins, "mkdocstrings", "watch")))
+            self._code = self._documented(get(plugins, "mkdocstrings", "handlers", "python"), watched)
         self._translations = _translations(plugins.get("i18n", {}))
         if self._translations is None:
             self.options = ()
@@ -150,12 +151,14 @@ class MkDocsSite(Site):
             bases[_TAGS] = tuple(map(self._base, texts_of(plugins["macros"].get("include_dir"))))
         return bases
 
-    def _documented(self, handler: Any) -> DocumentedCode:
-        """Return the code that pages may document: in the stated directories, or in the usual ones."""
+    def _documented(self, handler: Any, watched: Iterable[str]) -> DocumentedCode:
+        """Return the code that pages may document: in stated or usual directories, or beside watched ones."""
         above = (self.directory, *self.directory.parents)
         usual = [folder / name for folder in above for name in ("", "src")]
         stated = [self.directory / path for path in texts_of(get(handler, "paths"))]
-        roots = [folder for folder in map(resolved_path, (*stated, *usual)) if is_inside(folder, self.bounds)]
+        beside = [self.directory / path / ".." for path in watched]
+        every = map(resolved_path, (*stated, *usual, *beside))
+        roots = [folder for folder in every if is_inside(folder, self.bounds)]
         options = get(handler, "options")
         return DocumentedCode(roots, self.bounds, options if isinstance(options, dict) else {})
 
