@@ -23,8 +23,8 @@ _LONGEST = 200  # characters of a part of an address
 
 def excluded(options: dict[str, Any]) -> Callable[[str], bool]:
     """Return a function that tells whether the globs of the plugin `exclude` match a file."""
-    globs = [re.compile(fnmatch.translate(glob[:_LONGEST])) for glob in texts_of(options.get("glob"))]
-    return lambda name: any(glob.match(name) for glob in globs[:_MOST_PATTERNS])
+    globs = [glob[:_LONGEST] for glob in texts_of(options.get("glob"))[:_MOST_PATTERNS]]
+    return lambda name: any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 class Blog:

@@ -26,6 +26,7 @@ _ID = re.compile(r"\sid=(?:\{\s*)?(?:\"([^\"\s]+)\"|'([^'\s]+)'|([^\s\"'>{}/]+))
 _NAME = re.compile(r"\sname=(?:\"([^\"\s]+)\"|'([^'\s]+)')")
 _SPACES = re.compile(r"[ \t]{2,}")
 _HIDDEN = re.compile(r"<(script|style|template|head|svg)(?=[\s>/])", re.IGNORECASE)
+_HIDDEN_END = re.compile(r"</(script|style|template|head|svg)>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
@@ -68,8 +69,8 @@ def _without_hidden(text: str) -> str:
     while element := _HIDDEN.search(text, position):
         start, after = element.start(), tag_end(text, element.end())
         if after is None or text[after - 2] != "/":  # not `<svg />`
-            closing = re.compile(f"</{element[1]}>", re.IGNORECASE).search(text, start)
-            after = closing.end() if closing else len(text)
+            name, closings = element[1].lower(), _HIDDEN_END.finditer(text, start)
+            after = next((one.end() for one in closings if one[1].lower() == name), len(text))
         kept += [text[position:start], "\n" * text.count("\n", start, after)]
         position = after
     return "".join([*kept, text[position:]])
