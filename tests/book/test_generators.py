@@ -829,3 +829,33 @@ def test_part_of_an_include(tmp_path: Path, options: str) -> None:
         "part.txt": "One\n<!-- two -->\nThree\n<!-- four -->\nFive",
     }
     assert {text_of(page) for page in pages_of(write(tmp_path, files)).values()} == {"Three"}
+
+
+def test_starlight_sorts_directories_and_inserts_imported_pages(tmp_path: Path) -> None:
+    """A directory has the lowest order of its pages; the others are sorted by slug, an index first."""
+    page = "---\ntitle: A\n%s---\n"
+    partial = page % "" + "import { Content as Part } from './_part.mdx'\n\n<Part />\n"
+    files = {
+        "index.mdx": partial,
+        "_part.mdx": "Inserted.\n",
+        "b.md": page % "",
+        "Deep/index.md": page % "sidebar: {order: 9}\n",
+        "Deep/a.md": page % "sidebar: {order: 2}\n",
+        "last.md": page % "",
+        "first.md": page % "sidebar: {order: 1}\n",
+    }
+    write(tmp_path, {f"src/content/docs/guide/{name}": text for name, text in files.items()})
+    config = STARLIGHT % "sidebar: [{ label: 'G', autogenerate: { directory: 'guide' } }]"
+    pages = {
+        page.path: page.text for page in open_book(write(tmp_path, {"astro.config.mjs": config})).pages()
+    }
+    assert [name.removeprefix("guide/") for name in pages] == [
+        *("first.md", "Deep/a.md", "Deep/index.md", "index.mdx", "b.md", "last.md"),
+    ]
+    assert "Inserted." in pages["guide/index.mdx"]
+
+
+def test_anchors_of_a_function_of_a_vitepress_site_are_noted(tmp_path: Path) -> None:
+    config = "export default { markdown: { anchor: { slugify: (text) => text } } }\n"
+    source = open_book(write(tmp_path, {".vitepress/config.js": config, "a.md": "# A\n"}))
+    assert source.notes == ["The site makes anchors with its own function; those of Recto may differ."]

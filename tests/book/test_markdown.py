@@ -340,3 +340,24 @@ def test_repeated_headings_are_numbered(style: AnchorStyle, headings: list[str],
 )
 def test_explicit_ids(style: AnchorStyle, source: str, text: str, explicit: str) -> None:
     assert split_explicit_id(source, style) == (text, explicit)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<header>\n<p>Kept.</p>\n</header>\n", "Kept."),
+        ("<div><svg/><style>.a { b }</style> Kept. <SVG><text>b</text></SVG></div>\n", "Kept."),
+        ("<svg a='b'>\n    <style>.a {\n\n    b: c }</style>\n\n# D\n</svg>\n\nKept.\n", "Kept."),
+        ("<svg viewBox='0'><path/></svg> **Kept.**\n", "<svg viewBox='0'><path/></svg> **Kept.**"),
+        ("<svg>\n\nKept.\n", "Kept."),
+    ],
+)
+def test_what_shows_no_text_is_left_out(source: str, text: str) -> None:
+    (section,) = parse(source).sections
+    assert "\n".join(block.text for block in section.blocks) == text
+
+
+def test_lines_of_a_property_are_not_headings() -> None:
+    page = '# A\n\n<Command\n  npm="npm run\n# then publish\nnpm publish"\n/>\n\nText.\n'
+    (section,) = parse(page, mdx=True).sections
+    assert section.headings == ("A",)

@@ -176,3 +176,16 @@ def test_a_navigation_may_list_directories(tmp_path: Path) -> None:
     root = write(write_pages(tmp_path, *(f"docs/{name}.md" for name in names)), {"mkdocs.yml": nav})
     paths = [page.path for page in open_book(root).pages()]
     assert paths == ["z.md", "guide/one.md", "guide/two.md", "guide/first.md", "a.md", "b.md"]
+
+
+def test_settings_of_a_base_configuration_are_merged(tmp_path: Path) -> None:
+    """MkDocs merges mappings at every level."""
+    files = {
+        "base.yml": "site_url: https://x.org/\nplugins:\n  blog: {blog_dir: log, draft: true}\n  search:\n",
+        "mkdocs.yml": "INHERIT: base.yml\nplugins:\n  blog: {draft: false}\n  tags:\n",
+        "docs/log/posts/a.md": "---\ndate: 2024-02-03\n---\n# A\n",
+        "docs/log/posts/b.md": "---\ndate: 2024-02-03\ndraft: true\n---\n# B\n",
+    }
+    assert [page.url for page in open_book(write(tmp_path, files)).pages()] == [
+        "https://x.org/log/2024/02/03/a/"
+    ]

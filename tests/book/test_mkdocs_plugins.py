@@ -112,6 +112,17 @@ def test_documented_code_without_mkdocstrings(tmp_path: Path) -> None:
     assert source.notes == ["1 included file could not be resolved: a.md: pkg.cli (missing)."]
 
 
+def test_members_without_a_docstring_of_their_own(tmp_path: Path) -> None:
+    """mkdocstrings does not look into base classes; a heading of a member is not the title of the page."""
+    code = 'class A:\n    x = 1\n    """X."""\n\nclass B(A):\n    x = 2\n    y = 3\n    """Y."""\n'
+    config = "watch: [lib/src/pkg]\nplugins: [mkdocstrings]\n"
+    files = {"docs/my-page.md": "::: pkg.B\n    options: {heading_level: 1}\n", "mkdocs.yml": config}
+    (page,) = open_book(write(tmp_path, {**files, "lib/src/pkg/__init__.py": code})).pages()
+    document = read(page)
+    assert document.title == "My page"
+    assert [anchor for part in document.sections for _, anchor in part.anchors] == ["pkg.B", "pkg.B.y"]
+
+
 def test_parameters_are_described_in_their_types(tmp_path: Path) -> None:
     code = """
 class App:
@@ -189,6 +200,17 @@ def test_posts_have_the_addresses_of_the_blog_plugin(
     source = open_book(write(tmp_path, {"mkdocs.yml": config, "docs/index.md": "# Home\n", **files}))
     urls = {page.url.removeprefix("https://x.org/") for page in source.pages()}
     assert urls == {"", *addresses.split()}
+
+
+def test_posts_are_in_the_order_of_the_blog(tmp_path: Path) -> None:
+    """The link to the next page of Material's blog leads to a newer post, at the end to pinned ones."""
+    files = {f"docs/blog/posts/{name}": text for name, text in POSTS.items()}
+    files |= {f"docs/{name}.md": "# A\n" for name in ("about", "blog/index", "z")}
+    files["docs/blog/posts/z.md"] = "---\ndate: 2020-01-01\npin: true\n---\n# Z\n"
+    source = open_book(write(tmp_path, {"mkdocs.yml": "plugins: [blog]\n", **files}))
+    assert [page.path.removeprefix("blog/posts/") for page in source.pages()] == [
+        *("about.md", "z.md", "blog/index.md", "a.md", "deep/b.md", "c.md", "z.md"),
+    ]
 
 
 def test_literate_nav(tmp_path: Path) -> None:
@@ -270,3 +292,42 @@ def test_navigation_files_that_link_to_their_own_directory(tmp_path: Path) -> No
     for number in range(6):
         (tmp_path / "docs" / f"a{number}").symlink_to(".")
     assert len(list(open_book(tmp_path).pages())) == 1
+
+
+@pytest.mark.parametrize(
+    ("plugin", "files", "expected"),
+    [
+        (
+            "awesome-nav",
+            {
+                ".nav.yml": "nav:\n- First: z.md\n- Part:\n  - guide/*\n  - more\n  - '*.md'\n",
+                "guide/.nav.yml": "title: G\nsort: {direction: desc}\n",
+                "more/.nav.yml": "hide: true\n",
+            },
+            "z.md guide/a.md guide/b.md guide/deep/c2.md guide/deep/c10.md more/d.md a.md index.md",
+        ),
+        (
+            "awesome-pages",
+            {
+                ".pages": "nav:\n- ... | a*.md\n- guide\n- More: more\n- ...\n- index.md\n",
+                "guide/.pages": "order: desc\n",
+            },
+            "a.md guide/deep/c10.md guide/deep/c2.md guide/b.md guide/a.md more/d.md z.md index.md",
+        ),
+        (
+            "search",
+            {},
+            "index.md a.md z.md guide/a.md guide/b.md guide/deep/c10.md guide/deep/c2.md more/d.md",
+        ),
+        ("exclude: {glob: ['guide/*', z.md]}", {}, "index.md a.md more/d.md"),
+    ],
+)
+def test_navigation_of_directories(tmp_path: Path, plugin: str, files: dict[str, str], expected: str) -> None:
+    """The plugins mkdocs-awesome-nav 3.3 and mkdocs-awesome-pages 2.10 made these navigations."""
+    names = ["index", "a", "z", "guide/b", "guide/a", "guide/deep/c2", "guide/deep/c10", "more/d"]
+    write(tmp_path, {f"docs/{name}.md": "Text.\n" for name in names})
+    write(tmp_path, {f"docs/{name}": text for name, text in files.items()})
+    source = open_book(write(tmp_path, {"mkdocs.yml": f"plugins:\n- {plugin}\n"}))
+    assert [page.path for page in source.pages()] == expected.split()
+    titles = {page.path: page.title for page in source.pages()}
+    assert titles.get("z.md") in ("First" if plugin == "awesome-nav" else "Z", None)

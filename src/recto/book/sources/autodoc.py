@@ -84,6 +84,8 @@ class Module:
 class Code:
     """The Python modules below the directories that hold the documented code."""
 
+    inherits_docs = True  # whether a member without a docstring has that of the base class
+
     def __init__(self, roots: Sequence[Path], bounds: Path, options: AutodocOptions) -> None:
         self._roots, self._bounds, self._options = roots, bounds, options
         self._modules: dict[str, Module | None] = {}
@@ -241,7 +243,8 @@ class Code:
             above = self._members(base_module, base, depth=depth + 1)
             self._inherited += len(above)
             for name, (place, found) in above.items() if self._inherited < _MOST_INHERITED else ():
-                if name in members and not members[name][1].doc and not isinstance(found.node, ast.ClassDef):
+                is_class = isinstance(found.node, ast.ClassDef)
+                if name in members and self.inherits_docs and not members[name][1].doc and not is_class:
                     members[name] = (members[name][0], replace(members[name][1], doc=found.doc))
                 elif inherited:
                     members.setdefault(name, (place, found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,8 @@ from recto.book.sources.includes import (
     select_region,
     whole_line,
 )
-from recto.book.sources.mkdocs_plugins import Blog, literate_entries
+from recto.book.sources.mkdocs_navigation import AwesomeNav, literate_entries, nav_entries, reading_order
+from recto.book.sources.mkdocs_plugins import Blog, excluded
 from recto.book.sources.mkdocstrings import DocumentedCode
 from recto.book.sources.options import (
     UnreadableSite,
@@ -45,7 +46,6 @@ CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
 _ALWAYS_IGNORED = (".*", "/templates/")
 _REDIRECT = "redirect.html"  # a template of Material and Zensical, which shows nothing of the page
 _MOST_PARENTS = 10
-_DEEPEST = 50
 _BRACES, _VARIANTS, _SNIPPETS, _TAGS = "{!", "{*", "8<-", "{%"
 _DOCUMENTING = {"mkdocstrings", "mkautodoc", "mkdocs-click"}
 _INCLUDING = {
@@ -84,19 +84,23 @@ class MkDocsSite(Site):
         self._drafts = ignored(text_of(config, "draft_docs").splitlines())
         plugins = _options(config, "plugins")
         self.suffixes = (*MARKDOWN.suffixes, *(NOTEBOOK.suffixes if "mkdocs-jupyter" in plugins else ()))
-        entries = _nav_entries(config.get("nav"), ())
+        entries = nav_entries(config.get("nav"), ())
         if "literate-nav" in plugins:
             entries = literate_entries(entries, plugins["literate-nav"], self.root, self.bounds)
-        for name, title, sections in entries:
-            self.titles |= {name: title} if title else {}
-            self.sections.setdefault(name, sections)
+        self._list(entries)
+        self._awesome = "" if self.sections else next(filter(plugins.__contains__, AwesomeNav.FILES), "")
+        self._nav_file = text_of(plugins, self._awesome, "filename") or AwesomeNav.FILES.get(
+            self._awesome, ""
+        )
+        self._dropped = excluded(plugins.get("exclude", {}))
         extensions = _options(config, "markdown_extensions")
         bases = self._bases(extensions, plugins)
         self._includes = MkDocsIncludes((self.directory, self.root, self.bounds), bases)
         self._blog = Blog(plugins["blog"]) if "blog" in plugins else None
         self._published: dict[str, str] = {}
         if not _DOCUMENTING.isdisjoint({*plugins, *extensions}):
-            self._code = self._documented(get(plugins, "mkdocstrings", "handlers", "python"))
+            watched = (*texts_of(config.get("watch")), *texts_of(get(plugins, "mkdocstrings", "watch")))
+            self._code = self._documented(get(plugins, "mkdocstrings", "handlers", "python"), watched)
         self._translations = _translations(plugins.get("i18n", {}))
         if self._translations is None:
             self.options = ()
@@ -106,6 +110,17 @@ class MkDocsSite(Site):
             self.language = chosen[0]
             self.locales = chosen if len(chosen) > 1 else []
         self.files_of = self.language
+
+    def _list(self, entries: Iterable[Entry]) -> None:
+        """Take over the order and the titles of a navigation."""
+        for name, title, sections in entries:
+            self.titles |= {name: title} if title else {}
+            self.sections.setdefault(name, sections)
+
+    def _load_folder(self, folder: str) -> dict[str, Any]:
+        """Return what a directory states about its navigation."""
+        file = self.root / folder / self._nav_file
+        return self.read_yaml(file) if is_file(file) else {}
 
     def load(self, config_file: Path, depth: int = 0) -> dict[str, Any]:
         """Load a configuration and those that it inherits from in the repository."""
@@ -119,7 +134,7 @@ class MkDocsSite(Site):
                 f"{config_file.name}: INHERIT names {parent}, which is not a file in {self.bounds.name}",
                 hint="Pass --site-url and the directory of the pages.",
             )
-        return {**self.load(source, depth + 1), **values}
+        return _merged(self.load(source, depth + 1), values)
 
     def _bases(
         self, extensions: dict[str, dict[str, Any]], plugins: dict[str, dict[str, Any]]
@@ -136,12 +151,14 @@ class MkDocsSite(Site):
             bases[_TAGS] = tuple(map(self._base, texts_of(plugins["macros"].get("include_dir"))))
         return bases
 
-    def _documented(self, handler: Any) -> DocumentedCode:
-        """Return the code that pages may document: in the stated directories, or in the usual ones."""
+    def _documented(self, handler: Any, watched: Iterable[str]) -> DocumentedCode:
+        """Return the code that pages may document: in stated or usual directories, or beside watched ones."""
         above = (self.directory, *self.directory.parents)
         usual = [folder / name for folder in above for name in ("", "src")]
         stated = [self.directory / path for path in texts_of(get(handler, "paths"))]
-        roots = [folder for folder in map(resolved_path, (*stated, *usual)) if is_inside(folder, self.bounds)]
+        beside = [self.directory / path / ".." for path in watched]
+        every = map(resolved_path, (*stated, *usual, *beside))
+        roots = [folder for folder in every if is_inside(folder, self.bounds)]
         options = get(handler, "options")
         return DocumentedCode(roots, self.bounds, options if isinstance(options, dict) else {})
 
@@ -190,7 +207,9 @@ class MkDocsSite(Site):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page; index.md is published instead of README.md if both exist."""
-        if not name.endswith(self.suffixes) or self._ignored(name) or self._excluded(name):
+        if not name.endswith(self.suffixes):
+            return False
+        if self._ignored(name) or self._excluded(name) or self._dropped(name):
             return False
         if self._translations and not self._is_read(name, self._translations):
             return False
@@ -216,6 +235,11 @@ class MkDocsSite(Site):
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does, in which they are without their locale."""
+        names = sorted(names, key=reading_order)
+        names = self._blog.ordered(names, self.head) if self._blog else names
+        if self._awesome:
+            order = "asc" if self._awesome == "awesome-nav" else ""
+            self._list(AwesomeNav(names, self._load_folder, order).entries())
         if self._translations is None:
             return super().navigation(names)
         files = {self._translations.split(name)[1]: name for name in names}
@@ -314,6 +338,17 @@ class ZensicalSite(MkDocsSite):
         return super().page(name, page)
 
 
+def _merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Merge two configurations; mappings in them are merged, too."""
+    both = {key: (base[key], value) for key, value in values.items() if key in base}
+    inner = {
+        key: _merged(old, new)
+        for key, (old, new) in both.items()
+        if isinstance(old, dict) and isinstance(new, dict)
+    }
+    return {**base, **values, **inner}
+
+
 def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
     """Return the extensions or plugins with their options; MkDocs accepts a list or a mapping."""
     value = config.get(key)
@@ -323,21 +358,6 @@ def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
         str(name).removeprefix("material/"): options if isinstance(options, dict) else {}
         for name, options in pairs
     }
-
-
-def _nav_entries(nav: Any, sections: tuple[str, ...], title: str = "") -> Iterator[Entry]:
-    """Yield each file of the navigation, its title, and the titles of the sections above it."""
-    if len(sections) > _DEEPEST:
-        return
-    if isinstance(nav, str):
-        yield nav.removeprefix("./"), title, sections
-    elif isinstance(nav, list):
-        for item in nav:
-            yield from _nav_entries(item, sections)
-    elif isinstance(nav, dict):
-        for name, target in nav.items():
-            below = sections if isinstance(target, str) else (*sections, str(name))
-            yield from _nav_entries(target, below, str(name))
 
 
 _BRACED = re.compile(

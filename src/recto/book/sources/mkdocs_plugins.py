@@ -1,27 +1,30 @@
-"""Plugins of MkDocs that change the addresses or the navigation of pages."""
+"""Plugins of MkDocs that change which pages there are, and their addresses."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from posixpath import normpath
 from typing import Any
 
 from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.headings import slugger
-from recto.book.sources.directory import is_file
 from recto.book.sources.docusaurus.javascript import get
-from recto.book.sources.options import read_config
 from recto.book.sources.references import page_title
-from recto.book.sources.site import Entry, text_of, texts_of
-from recto.book.sources.summary import read_summary
+from recto.book.sources.site import text_of, texts_of
 
 _DATE = re.compile(r"(?P<y>\d{4})-(?P<M>\d\d)-(?P<d>\d\d)")
 _DATE_PART = re.compile(r"y{1,4}|M{1,2}|d{1,2}")
 _FIELD = re.compile(r"\{(\w{1,20})\}")
-_DEEPEST = 10  # directories in directories
+_MOST_PATTERNS = 200
 _LONGEST = 200  # characters of a part of an address
+
+
+def excluded(options: dict[str, Any]) -> Callable[[str], bool]:
+    """Return a function that tells whether the globs of the plugin `exclude` match a file."""
+    globs = [glob[:_LONGEST] for glob in texts_of(options.get("glob"))[:_MOST_PATTERNS]]
+    return lambda name: any(fnmatch.fnmatchcase(name, glob) for glob in globs)
 
 
 class Blog:
@@ -41,11 +44,20 @@ class Blog:
         """Return whether a file is a post that is not published."""
         return name.startswith(self._posts) and head.get("draft") is True and not self._has_drafts
 
+    def ordered(self, names: Sequence[str], head: Callable[[str], dict[str, Any]]) -> list[str]:
+        """Put the posts in the order of their links: the oldest first, and pinned ones last."""
+
+        def rank(name: str) -> tuple[bool, str]:
+            return head(name).get("pin") is True, _created(head(name))
+
+        posts = sorted((name for name in reversed(names) if name.startswith(self._posts)), key=rank)
+        following = iter(posts)
+        return [next(following) if name.startswith(self._posts) else name for name in names]
+
     def published(self, name: str, text: str) -> str:
         """Return the file whose address a post has; files that are not posts keep their own."""
         head = split_front_matter(text)[0]
-        created = head.get("date")
-        date = _DATE.match(str(get(created, "created") if isinstance(created, dict) else created))
+        date = _DATE.match(_created(head))
         if date is None or not name.startswith(self._posts):
             return name
 
@@ -65,36 +77,10 @@ class Blog:
         return normpath(f"{self._folder}/{'/'.join(parts).strip('/')}.md").lstrip("/")
 
 
+def _created(head: dict[str, Any]) -> str:
+    date = head.get("date")
+    return str(get(date, "created") if isinstance(date, dict) else date)
+
+
 def _slug(text: str) -> str:
     return slugger("github-trimmed")(text)
-
-
-def literate_entries(
-    entries: Iterable[Entry], options: dict[str, Any], root: Path, bounds: Path
-) -> Iterator[Entry]:
-    """Yield the navigation with the entries that the plugin `literate-nav` reads in directories."""
-    seen, file = set[Path](), text_of(options, "nav_file") or "SUMMARY.md"
-
-    def listed(folder: str) -> list[Entry]:
-        """Return the entries of the file of a directory, such as `guide/`; [] if there is none."""
-        place = (root / folder).resolve()
-        if place in seen or not is_file(place / file):
-            return []
-        seen.add(place)
-        indexes = (f"{folder}{name}" for name in ("index.md", "README.md"))
-        first = [name for name in indexes if options.get("implicit_index") is True and is_file(root / name)]
-        links = list(read_summary(read_config(root / folder / file, bounds)))
-        paths = [normpath(f"{folder}{path}") + "/" * path.endswith("/") for path, _, _ in links]
-        below = [
-            (path, title, () if above == (title,) else above)
-            for path, (_, title, above) in zip(paths, links, strict=True)
-        ]
-        return [*((name, "", ()) for name in first[:1]), *below]
-
-    def resolved(entries: Iterable[Entry], above: tuple[str, ...]) -> Iterator[Entry]:
-        for name, title, sections in entries:
-            titles = (*above, *sections, *filter(None, [title]))
-            inner = listed(name) if name.endswith("/") and len(titles) < _DEEPEST else []
-            yield from resolved(inner, titles) if inner else [(name, title, (*above, *sections))]
-
-    return resolved(listed("") or entries, ())

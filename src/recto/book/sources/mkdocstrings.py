@@ -52,6 +52,8 @@ _CHARGE = 64  # characters that each object counts, to limit the number of those
 class DocumentedCode(Code):
     """The code that the pages of a site document, with the options of mkdocstrings's handler of Python."""
 
+    inherits_docs = False
+
     def __init__(self, roots: Sequence[Path], bounds: Path, options: Mapping[str, Any]) -> None:
         super().__init__(roots, bounds, AutodocOptions())
         self._stated = options
@@ -124,6 +126,7 @@ class DocumentedCode(Code):
             level += 1
         elif options.get("show_root_toc_entry") is not False:
             yield from (f'<a id="{path}"></a>', "")
+        level = max(level, 2)  # a member is not the title of the page
         yield from self._content(found, path, options, level, 0)
 
     def _head(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from recto._util.text import plural
 from recto.book.parsing.frontmatter import stated
 from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.docusaurus.javascript import Unknown, get
+from recto.book.sources.docusaurus.pages import DocusaurusIncludes
 from recto.book.sources.includes import (
     Directive,
     code_ranges,
@@ -86,6 +88,8 @@ class VitePressSite(Site):
             sidebar = get(self.read_javascript(file), "themeConfig", "sidebar")
         sidebar = sidebar or get(config, "themeConfig", "sidebar")
         self.list_pages(_entries(sidebar, "", ()))
+        if get(config, "markdown", "anchor", "slugify") is not None:
+            self.notes.append("The site makes anchors with its own function; those of Recto may differ.")
         if sidebar is not None and not self.sections:
             self.notes.append(
                 "The sidebar cannot be read without running the configuration; "
@@ -268,15 +272,26 @@ class StarlightSite(Site):
                 if folder := text_of(item, "autogenerate", "directory"):
                     start = self.root / self.locale
                     inside = is_inside(start / folder, self.root.resolve())
-                    files = sorted((start / folder).rglob("*.md*"), key=self._order) if inside else []
-                    yield from ((file.relative_to(start).as_posix(), "", below) for file in files)
+                    files = self._sorted((start / folder).rglob("*.md*")) if inside else []
+                    yield from ((name.removeprefix(self.locale), "", below) for name in files)
                 elif items is None and (target := text_of(item, "slug") or text_of(item, "link")):
                     yield target, label, sections
 
-    def _order(self, file: Path) -> tuple[float, str]:
-        order = get(self.head(file.relative_to(self.root).as_posix()), "sidebar", "order")
-        number = float(order) if isinstance(order, int | float) else float("inf")
-        return number, file.with_suffix("").as_posix()
+    def _sorted(self, files: Iterable[Path]) -> list[str]:
+        """Sort files as Starlight does: by the order of a page or the lowest in a directory, then by slug."""
+        orders, lowest = dict[str, float](), dict[str, float]()
+        for name in (file.relative_to(self.root).as_posix() for file in files):
+            order = get(self.head(name), "sidebar", "order")
+            orders[name] = order if isinstance(order, int | float) else math.inf
+            for folder in PurePosixPath(name).parents:
+                lowest[f"{folder}"] = min(lowest.get(f"{folder}", math.inf), orders[name])
+
+        def key(name: str) -> list[tuple[float, str]]:
+            folders = [f"{folder}" for folder in reversed(PurePosixPath(name).parents)]
+            keys = [(lowest[folder], self.address(f"{folder}/index.md", {})) for folder in folders]
+            return [*keys, (orders[name], self.address(name, self.head(name)))]
+
+        return sorted(orders, key=key)
 
     def file_of(self, target: str) -> str | None:
         """Return the file of a slug, a link or a path."""
@@ -300,6 +315,7 @@ class StarlightSite(Site):
             slug = "/".join(slugger("github")(part) for part in parts)
         return re.sub(r"/$", "", slug) + "/" * bool(slug and self._slash)
 
-    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
-        """Find asides."""
-        return find_containers(text) if ":::" in text else ()
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find asides, and the pages that a page imports."""
+        asides = find_containers(text) if ":::" in text else ()
+        return in_order([*asides, *DocusaurusIncludes(self.directory)(text, file)])

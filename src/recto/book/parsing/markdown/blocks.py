@@ -18,6 +18,7 @@ _BUDGET = 1_000_000  # characters that may be searched for closing marks that do
 _FENCED = re.compile(r"(:{3,}|/{3,})[ \t]*(?:[A-Za-z][\w-]*(?:[ \t\[{|].*)?|\{.*|\|.*)?")
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]+(?=[\"'\w])")
 _STEP = 4
+_SVG = re.compile(r"<svg(?:[\s>]|$)", re.IGNORECASE)
 _MATH = {"$$": "$$", "\\[": "\\]"}
 _ESM = re.compile(
     r"import\s++(?:[\w*{].*\sfrom\s++)?['\"]|import\s++(?:[\w*]++\s*+,?\s*+)?\{"
@@ -25,7 +26,7 @@ _ESM = re.compile(
 )
 _CODE_MARK = re.compile(r"\\.|['\"`{}\[\]()]|//|/\*|\*/")
 _ENDS = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
-_TAG = re.compile(r"</?(?:[A-Za-z][\w.:-]*)?(?=[\s/>{])")
+_TAG = re.compile(r"</?(?:[A-Za-z][\w.:-]*)?(?=[\s/>{]|$)")
 _MAX_TAG_LINES = 60
 _MAX_CODE_LINES = 500
 _LONGEST_OPENING = 1_000  # characters that tell whether a line is `import` or `export`
@@ -37,6 +38,7 @@ def containers_plugin(md: MarkdownIt) -> None:
     rules.before("fence", "admonition_fenced", _fenced, _INTERRUPTS)
     rules.before("fence", "admonition_indented", _indented, _INTERRUPTS)
     rules.before("fence", "math", _math, _INTERRUPTS)
+    rules.before("html_block", "svg", _svg, _INTERRUPTS)
     rules.at("reference", _reference)
 
 
@@ -145,6 +147,22 @@ def _math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
             return False
         line += 1
     return _not_found(state, start, line)
+
+
+def _svg(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Parse a drawing up to its closing tag: blank lines do not end it."""
+    if state.is_code_block(start) or not _SVG.match(_rest(state, start, 5)) or not _may_search(state):
+        return False
+    for line in range(start, end):
+        if _leaves(state, line):
+            break
+        text = _rest(state, line).rstrip().lower()
+        if "</svg>" in text:
+            if not text.endswith(">"):  # text follows
+                return False
+            content = state.getLines(start, line + 1, state.blkIndent, False)
+            return silent or _push(state, "html_block", start, line + 1, content)
+    return _not_found(state, start, end)
 
 
 def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -25,7 +25,8 @@ _PROPERTY = re.compile(r"\b(label|value)\s*:\s*(?:\"([^\"]*)\"|'([^']*)')")
 _ID = re.compile(r"\sid=(?:\{\s*)?(?:\"([^\"\s]+)\"|'([^'\s]+)'|([^\s\"'>{}/]+))")
 _NAME = re.compile(r"\sname=(?:\"([^\"\s]+)\"|'([^'\s]+)')")
 _SPACES = re.compile(r"[ \t]{2,}")
-_HIDDEN_ELEMENTS = ("script", "style", "template", "head")
+_HIDDEN = re.compile(r"<(script|style|template|head|svg)(?=[\s>/])", re.IGNORECASE)
+_HIDDEN_END = re.compile(r"</(script|style|template|head|svg)>", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
@@ -59,6 +60,19 @@ def without(text: str, opening: str, closing: str, *, to_the_end: bool = False) 
         end = len(text) if end < 0 else end + len(closing)
         kept += [text[position:start], "\n" * text.count("\n", start, end)]
         position = end
+    return "".join([*kept, text[position:]])
+
+
+def _without_hidden(text: str) -> str:
+    """Drop elements that show no text, such as `<style>`, but keep their line ends."""
+    kept, position = list[str](), 0
+    while element := _HIDDEN.search(text, position):
+        start, after = element.start(), tag_end(text, element.end())
+        if after is None or text[after - 2] != "/":  # not `<svg />`
+            name, closings = element[1].lower(), _HIDDEN_END.finditer(text, start)
+            after = next((one.end() for one in closings if one[1].lower() == name), len(text))
+        kept += [text[position:start], "\n" * text.count("\n", start, after)]
+        position = after
     return "".join([*kept, text[position:]])
 
 
@@ -107,9 +121,7 @@ class TagReader:
     def words(self, text: str, *, components_only: bool = False) -> list[str]:
         """Return the text of each line without tags and comments."""
         text = without(SHORTCODE.sub(r"`\1`", text), "<!--", "-->", to_the_end=True)
-        for name in _HIDDEN_ELEMENTS:
-            if f"<{name}" in text.lower():
-                text = without(text, f"<{name}", f"</{name}>", to_the_end=True)
+        text = _without_hidden(text) if _HIDDEN.search(text) else text
         kept, position = [], 0
         for match, end in self._tags(text):
             if components_only and not (match[2] or "X")[0].isupper():

@@ -38,7 +38,8 @@ _DEEPEST = 20  # categories in categories
 _CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
 _LARGEST_CATEGORY = 1 << 16
 _IMPORT = re.compile(
-    r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
+    r"^[ \t]*import\s+(?:\{\s*Content\s+as\s+)?(?P<name>\w+)(?:\s*\})?\s+from\s+"
+    r"(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
     re.MULTILINE,
 )
 _UNESCAPED = re.compile(r"\\(.)")  # in JavaScript, `\_` is `_`
