@@ -65,6 +65,15 @@ def test_mdbook_makes_dashes_and_reads_attributes_of_headings(tmp_path: Path) ->
     assert [anchor for section in page.sections for _, anchor in section.anchors] == ["up--down", "own"]
 
 
+def test_mdbook_hides_lines_of_rust(tmp_path: Path) -> None:
+    code = "# fn main() {\n#\n#[derive(Debug)]\nlight();\n# }\n"
+    text = f"# A\n\n```rust,ignore\n{code}```\n\n```sh\n# light\n```\n"
+    files = {"book.toml": "", "src/SUMMARY.md": "- [A](a.md)\n", "src/a.md": text}
+    pages = pages_of(write(tmp_path / "lights", files))
+    shown = "```rust,ignore\n#[derive(Debug)]\nlight();\n```\n```sh\n# light\n```"
+    assert text_of(pages["a.md"]) == shown
+
+
 def test_a_failed_include_says_why(tmp_path: Path) -> None:
     root = write(tmp_path / "lights", MDBOOK)
     source = open_book(root / "src")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from recto._util.markdown import code_fences
 from recto.book.parsing import D2L
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import get, read_exported, read_json
@@ -17,6 +18,7 @@ from recto.book.sources.includes import (
     Directive,
     Select,
     code_ranges,
+    in_order,
     select_lines,
     select_region,
     whole_line,
@@ -26,6 +28,7 @@ from recto.book.sources.site import Entry, Site, html_address, text_of
 from recto.types.book import AnchorStyle
 
 _LINK = re.compile(r"(?P<escape>\\?)\{\{#(?P<kind>\w++)(?P<arguments>[^{}\n]*+)\}\}")
+_HIDDEN = re.compile(r"^[ \t>]*+#(?:[ \t][^\n]*+)?\n", re.MULTILINE)
 _START = re.compile(r"ANCHOR:\s*(?P<name>[\w-]+)")
 _END = re.compile(r"ANCHOR_END:\s*(?P<name>[\w-]+)")
 
@@ -70,8 +73,9 @@ class MdBookSite(Site):
         return re.sub(r"(^|/)README\.html$", r"\1index.html", html_address(name), flags=re.IGNORECASE)
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
-        """Find `{{#include}}` and similar links."""
-        return list(_links(text, file)) if "{{#" in text else ()
+        """Find `{{#include}}` and similar links, and the lines of Rust that the book hides."""
+        links = _links(text, file) if "{{#" in text else ()
+        return in_order([*links, *_hidden_lines(text)])
 
 
 def _links(text: str, file: Path) -> Iterator[Directive]:
@@ -89,6 +93,13 @@ def _links(text: str, file: Path) -> Iterator[Directive]:
             start, end, prefix = whole_line(text, *link.span())
             directive = Directive(start, end, path, (file.parent,), select=_select(part), code=code)
             yield replace(directive, prefix=prefix or "", otherwise="")
+
+
+def _hidden_lines(text: str) -> Iterator[Directive]:
+    for opening, closing in code_fences(text) if "rust" in text else ():
+        if opening["info"].startswith("rust"):
+            end = closing.start() if closing else len(text)
+            yield from (Directive(*line.span()) for line in _HIDDEN.finditer(text, opening.end(), end))
 
 
 def _select(part: str) -> Select | None:
