@@ -429,6 +429,31 @@ def test_references_show_the_titles_that_they_refer_to(tmp_path: Path) -> None:
     )
 
 
+def test_lists_of_sphinx_may_be_extended_under_conditions(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['a']\nexclude_patterns = []\nif 'man' not in tags:\n"
+        "    extensions.extend(('b', 'myst_parser'))\n    project = 'Lights'\n"
+        "try:\n    exclude_patterns += ['old.md', f()]\nexcept OSError:\n    project = 'Other'\n"
+        "exclude_patterns.append('new.md')\nexclude_patterns.extend(exclude_patterns)\n",
+    }
+    book = open_book(write(write_pages(tmp_path / "docs", "index.md", "old.md", "new.md"), files))
+    assert [page.path for page in book.pages()] == ["index.md"]
+    assert book.info.title == "Lights"
+
+
+def test_text_without_a_role_has_the_default_role(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = []\ndefault_role = 'any'\n",
+        "index.rst": "Lights\n======\n\nSee `sea`, `foam`,\n`the foam <foam>`, `~a.Lamp` and `a link <https://a.org>`_.\n",
+        "sea.rst": "The sea\n=======\n\n.. _foam:\n\nWhite foam\n----------\n\nText.\n",
+    }
+    pages = pages_of(write(tmp_path / "docs", files))
+    assert text_of(pages["index.rst"]) == "See The sea, White foam,\n`the foam`, `Lamp` and a link."
+    write(tmp_path / "docs", {"conf.py": "extensions = []\ndefault_role = 'literal'\n"})
+    pages = pages_of(tmp_path / "docs")
+    assert text_of(pages["index.rst"]).startswith("See `sea`, `foam`,\n")
+
+
 STARLIGHT = "import starlight from 's'\nexport default { integrations: [starlight({ title: 'A', %s })] }\n"
 
 

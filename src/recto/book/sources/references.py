@@ -13,6 +13,7 @@ from recto.book.parsing.markdown.headings import heading_texts
 _ROLE = re.compile(
     r"(?::(?P<rst>[A-Za-z][\w:+.-]{0,40}):|\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\})`(?P<text>[^`<>]{1,500})`"
     r"|(?<!!)\[\]\((?P<link>[^()\s]{1,500})\)"
+    r"|(?<![^\s'\"(\[{</-])`(?=\S)(?P<plain>[^`]{1,500})`(?![`_])"
 )
 _UNDERLINE = r"(?:={3,}|-{3,}|~{3,}|\^{3,}|\*{3,}|#{3,}|\"{3,}|\+{3,}|'{3,}|`{3,}|:{3,}|\.{3,}|_{3,})"
 _TITLE = rf"(?:{_UNDERLINE}[ \t]*\n)?[ \t]*(?P<rst>\S[^\n]*)\n{_UNDERLINE}[ \t]*$"
@@ -54,9 +55,12 @@ def normal_label(label: str) -> str:
 class References:
     """The titles of the pages and labels of a site."""
 
-    def __init__(self, load: Callable[[str], str], roles: Mapping[str, str]) -> None:
-        """Take a function that returns the text of a document ("" if there is none), and roles."""
-        self._load, self._roles = load, roles
+    def __init__(self, load: Callable[[str], str], roles: Mapping[str, str], default: str = "") -> None:
+        """Take a function that returns the text of a document ("" if there is none), and roles.
+
+        `default` is the role of texts without one.
+        """
+        self._load, self._roles, self._default = load, roles, default
         self._titles: dict[str, str] = {}
         self._labels: dict[str, str] = dict(_GENERATED)
         self._waiting: Sequence[str] = ()
@@ -69,16 +73,22 @@ class References:
         """Yield the roles of a page that need words, such as `ref my-label`, with their words."""
         seen = set[str]()
         for role in _ROLE.finditer(text):
-            name, target = (role["rst"] or role["myst"] or "link").lower(), role["text"] or role["link"]
-            target = " ".join(target.split())
+            name = "" if role["plain"] else (role["rst"] or role["myst"] or "link").lower()
+            target = " ".join((role["plain"] or role["text"] or role["link"]).split())
             key = f"{name} {target}"
             if (
                 key not in seen
                 and len(seen) < _MOST_REFERENCES
-                and (words := self._resolved(name, target, document))
+                and (words := self._words(name, target, document))
             ):
                 seen.add(key)
                 yield key, words
+
+    def _words(self, name: str, target: str, document: str) -> str:
+        """Return the words of a role; those of the default one name an object if `any` finds no title."""
+        role = name or self._default
+        words = self._resolved(role, target, document)
+        return words if words or name or not role else role_text("obj" if role == "any" else role, target)
 
     def _resolved(self, name: str, target: str, document: str) -> str:
         kind = name.removeprefix("std:")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -23,6 +21,7 @@ from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
 from recto.book.sources.literal_includes import OPTION, embedded_rst, find_included, with_options
+from recto.book.sources.literals import read_literals
 from recto.book.sources.options import UnreadableSite, is_inside, read_config
 from recto.book.sources.references import References, page_title
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
@@ -62,10 +61,11 @@ class _ReferringSite(Site):
     markdown = MYST
     suffixes: tuple[str, ...] = (".md", ".ipynb")
     _roles: Mapping[str, str] = {}
+    _default_role = ""
 
     @cached_property
     def _references(self) -> References:
-        return References(self._text, self._roles)
+        return References(self._text, self._roles, self._default_role)
 
     def _text(self, document: str) -> str:
         name = self.file_of(document)
@@ -121,7 +121,7 @@ class SphinxSite(_ReferringSite):
         """Read the literals of `conf.py`, and the toctrees of the pages from the first one on."""
         self.root = config_file.parent
         text = read_config(config_file, self.bounds)
-        config = _literals(text)
+        config = read_literals(text)
         self.set_options(config)
         self._code = Code(self._code_roots(text), self.bounds, _autodoc_options(config))
         self._unresolved = 0
@@ -181,6 +181,7 @@ class SphinxSite(_ReferringSite):
             else {}
         )
         self._roles = {role: text for role, text in captions.items() if text}
+        self._default_role = text_of(config, "default_role")
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file."""
@@ -349,61 +350,6 @@ class MystSite(_ReferringSite):
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find the files that a page includes."""
         return find_included(self.root, text, file)
-
-
-def _literals(source: str) -> dict[str, Any]:
-    """Return the names that a Python file assigns literals to, as far as they are literal; nothing is run."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    values: dict[str, Any] = {}
-    for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        with suppress(ValueError, TypeError, RecursionError, MemoryError):  # it is not a literal
-            value = _literal(node.value, values)
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            values |= {target.id: value for target in targets if isinstance(target, ast.Name)}
-    return values
-
-
-def _literal(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a case per kind of node
-    """Return the value of a literal; what is not literal in a list or dictionary is left out."""
-
-    def known(nodes: Iterable[ast.expr | None]) -> Iterator[Any]:
-        for item in nodes:
-            with suppress(ValueError, TypeError):
-                yield _literal(item, names) if item is not None else None
-
-    if isinstance(node, ast.List):
-        return list(known(node.elts))
-    if isinstance(node, ast.Dict):
-        pairs = (ast.Tuple([key, value]) for key, value in zip(node.keys, node.values, strict=True) if key)
-        return dict(pair for pair in known(pairs) if isinstance(pair[0], str))
-    if isinstance(node, ast.Tuple):
-        return tuple(_literal(item, names) for item in node.elts)
-    if isinstance(node, ast.Name) and node.id in names:
-        return names[node.id]
-    if isinstance(node, ast.JoinedStr):
-        parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
-        values = [_literal(part, names) for part in parts]
-        if not all(isinstance(value, str | int | float) for value in values):
-            raise ValueError("a list in a text, which can be exponentially longer than the list")
-        return _short("".join(map(str, values)))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        sides = list(known([node.left, node.right]))
-        if not sides or (len(sides) == 1 and not isinstance(sides[0], list)):
-            raise ValueError("half of a text")
-        return _short(sides[0] + sides[-1] if len(sides) > 1 else sides[0])
-    return ast.literal_eval(node)
-
-
-def _short(value: Any) -> Any:
-    """Return a value; raise `ValueError` if it is longer than a file, as repeated doubling makes it."""
-    if isinstance(value, str | list | tuple) and len(value) > _LARGEST:
-        raise ValueError("the value is too long")
-    return value
 
 
 def _toctrees(text: str) -> Iterator[Tree]:
