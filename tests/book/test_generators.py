@@ -441,6 +441,16 @@ def test_lists_of_sphinx_may_be_extended_under_conditions(tmp_path: Path) -> Non
     assert book.info.title == "Lights"
 
 
+def test_conf_py_defines_words_and_links_of_all_pages(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = []\nrelease = '1.2'\nversion = f()\nrst_prolog = '.. |lamp| replace:: the *big*\\n   lamp\\n'\n"
+        "rst_epilog = '.. _Sea: https://sea.org\\n.. |lost| image:: x.png\\n'\n",
+        "index.rst": "Lights\n======\n\nWith |release|, |lamp| at Sea_ and `Sea`_.\n\n::\n\n   |release|\n",
+    }
+    pages = pages_of(write(tmp_path / "docs", files))
+    assert text_of(pages["index.rst"]) == "With 1.2, the *big*\nlamp at Sea and Sea.\n```\n|release|\n```"
+
+
 def test_text_without_a_role_has_the_default_role(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = []\ndefault_role = 'any'\n",

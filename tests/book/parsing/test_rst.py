@@ -127,6 +127,9 @@ def test_many_substitutions_are_refused() -> None:
     assert len(" ".join(texts(bomb))) < 100_000
     with pytest.raises(ValueError, match="substitutions"):
         read(page_of(bomb + "|0| " * 5_000, "rst"))
+    line = "+---+---+\n"
+    table = ".. |a| replace:: b\n\n" + line + f"| a | b |\n{line}" * 1_500
+    assert texts(table), "its cells are no substitutions"
 
 
 def test_anchors_are_those_of_sphinx() -> None:
@@ -145,6 +148,11 @@ def test_unknown_directives_of_code_are_code() -> None:
     text += "\n.. shell::\n\n    $ make\n\n.. my-card:: A title\n\n    See :ref:`the text <x>`.\n"
     code = "```\n@click.command()\n# A comment\ndef hello():\n    pass\n```"
     assert texts(text) == [code, "```\n$ make\n```", "A title", "See the text."]
+
+
+def test_a_result_with_a_type_keeps_it() -> None:
+    (section,) = read(page_of("A\n=\n\n.. function:: f()\n\n   :return bytes: the oil.\n", "rst")).sections
+    assert section.blocks[-1].text == "**Return bytes**\n: the oil."
 
 
 def test_a_literal_with_roles_has_a_line_for_each_line() -> None:

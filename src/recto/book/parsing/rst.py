@@ -53,6 +53,7 @@ _SETTINGS = {
 }
 _MOST_LINES = 15_000
 _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
+_SUBSTITUTED = re.compile(r"\|(?!\s)[^|]{1,1000}(?<!\s)\|")  # not the cells of a table
 _DEEPEST = 40
 _CODE = frozenset(
     {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
@@ -90,7 +91,7 @@ def rst_blocks(text: str, scope: Scope, references: Mapping[str, str]) -> list[T
     """Return the rendered blocks of a text; `scope` is that of the objects, and is changed."""
     if text.count("\n") > _MOST_LINES:
         raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
-    if "replace::" in text and text.count("|") > 2 * _MOST_SUBSTITUTIONS:
+    if "replace::" in text and len(_SUBSTITUTED.findall(text)) > _MOST_SUBSTITUTIONS:
         raise ValueError(f"it has more than {_MOST_SUBSTITUTIONS} substitutions")
     try:
         blocks = _Renderer().children(_doctree(text, scope, references), 0)

@@ -36,6 +36,9 @@ _TOCTREE = re.compile(
 _TITLED = re.compile(r"(?P<title>.*?)(?<![ \t])[ \t]*+<(?P<target>[^<>]+)>")
 _AUTODOC = re.compile(r"^[ \t]*+(?:[*+-][ \t]++)?(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
 _SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
+_DEFINITION = re.compile(
+    r"^\.\. (?:\|([^|\n]{1,200})\|[ \t]|_`?([^:`\n]{1,200})`?:)[^\n]*+(?:\n[ \t]++\S[^\n]*+)*+", re.MULTILINE
+)
 _DOCUMENT_SUFFIX = r"\.(?:rst|md|ipynb|txt)$"
 _SYS_PATH = re.compile(r"\bsys\.path\.(?:insert|append)\([^\n]{0,300}?[\"']([^\"'\n]{1,300}+)[\"']")
 _DIRHTML = re.compile(
@@ -44,6 +47,7 @@ _DIRHTML = re.compile(
 _LITERAL = re.compile(r"\.\. (?:code|code-block|sourcecode|parsed-literal)::.*|(?!\.\. ).*::[ \t]*")
 _LARGEST = 1 << 20
 _CHARGE = 64  # characters that each substitution adds to its own, to limit their number
+_MOST_DEFINITIONS, _LONGEST_DEFINITION = 500, 2_000  # in `rst_prolog` and `rst_epilog`
 _MOST_LISTED = 10_000
 _MOST_ENTRIES = 100_000  # of the toctrees of all pages, which can list the same pages many times
 _MOST_GLOBS = 1_000  # in the toctrees of all pages; each is compared with all files
@@ -110,6 +114,7 @@ class SphinxSite(_ReferringSite):
     first = "index"
     _code = Code((), Path(), AutodocOptions())
     _external: Mapping[str, Sequence[Tree]] = {}
+    _definitions: Mapping[str, str] = {}
 
     @classmethod
     def folder_of(cls, config_file: Path) -> Path:
@@ -182,6 +187,7 @@ class SphinxSite(_ReferringSite):
         )
         self._roles = {role: text for role, text in captions.items() if text}
         self._default_role = text_of(config, "default_role")
+        self._definitions = dict(islice(_definitions(config), _MOST_DEFINITIONS))
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file."""
@@ -263,6 +269,9 @@ class SphinxSite(_ReferringSite):
         is_markdown = "{{" in text and format_of(file.name) is MARKDOWN
         substituted = self._substituted(text) if is_markdown else ()
         documented = self._documented(file.name, text) if "auto" in text else ()
+        defined = dict.fromkeys(new for mark, new in self._definitions.items() if mark in text)
+        if defined and format_of(file.name) is not MARKDOWN:
+            documented = [*documented, Directive(len(text), len(text), new="\n\n" + "\n".join(defined))]
         return in_order([*find_included(self.root, text, file), *substituted, *documented])
 
     def _documented(self, name: str, text: str) -> list[Directive]:
@@ -350,6 +359,19 @@ class MystSite(_ReferringSite):
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find the files that a page includes."""
         return find_included(self.root, text, file)
+
+
+def _definitions(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the marks by which pages use what the configuration defines for all, and the definitions."""
+    for name in ("version", "release"):
+        if value := " ".join(text_of(config, name).split()):
+            yield f"|{name}|", f".. |{name}| replace:: {value}"
+    for definition in _DEFINITION.finditer(
+        "\n".join(text_of(config, f"rst_{at}") for at in ("prolog", "epilog"))
+    ):
+        if len(definition[0]) <= _LONGEST_DEFINITION:
+            marks = [f"|{definition[1]}|"] if definition[1] else [f"{definition[2]}_", f"{definition[2]}`_"]
+            yield from ((mark, definition[0]) for mark in marks)
 
 
 def _toctrees(text: str) -> Iterator[Tree]:
