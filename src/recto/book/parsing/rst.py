@@ -74,8 +74,9 @@ _OWN_TITLE = frozenset(
 )
 """Directives of docutils itself that do what they do in Sphinx."""
 _INVISIBLE = frozenset(
-    {"title", "comment", "substitution_definition", "system_message", "raw", "pending", "transition"}
+    {"title", "comment", "substitution_definition", "raw", "pending", "transition"}
 )
+_DOCTEST_OPTION = re.compile(r"(?<![ \t])[ \t]*+#[ \t]{0,9}doctest:.+|^[ \t]*+<BLANKLINE>", re.MULTILINE)
 _lock = Lock()
 
 
@@ -311,8 +312,20 @@ class _Renderer:
     def _rubric(self, node: Any, _: int) -> list[TextBlock]:
         return [TextBlock("paragraph", [f"**{self._words(node)}**"])]
 
+    def _system_message(self, node: Any, _: int) -> list[TextBlock]:
+        """Render the title of a section in a directive or docstring, which docutils does not allow."""
+        message, block = node.children[0], node.children[-1]
+        titles = [line.strip() for line in block.astext().split("\n") if re.search(r"\w", line)]
+        if "section title" not in message.astext() or len(titles) != 1:
+            return []
+        heading = TextBlock("paragraph", [f"**{titles[0].replace('``', '`')}**"])
+        heading.anchors = [(0, name)] if (name := nodes.make_id(titles[0])) else []
+        return [heading]
+
     def _literal_block(self, node: Any, _: int) -> list[TextBlock]:
         text, classes = node.astext().strip("\n"), node.get("classes", [])
+        if text.startswith(">>>"):
+            text = _DOCTEST_OPTION.sub("", text)
         language = classes[1] if len(classes) > 1 and classes[0] == "code" else ""
         return [TextBlock("code", fenced(text, language))] if text.strip() else []
 
