@@ -418,7 +418,7 @@ def test_references_show_the_titles_that_they_refer_to(tmp_path: Path) -> None:
         "extlinks = {'issue': (f'https://{org}.org/%s', 'Issue %s'), 'y': (f(), 'Y')}\n",
         "index.rst": "Lights\n======\n\nSee :doc:`sea/waves`, :ref:`foam-sec`, :ref:`the sea <foam-sec>`,\n"
         ":ref:`lost` and :issue:`7`.\n",
-        "sea/waves.md": "---\nname: x\n---\n# High *waves*\n\nAs in {doc}`/index`, [](../index.rst), [](#tower) and {ref}`tower`.\n\n(foam-sec)=\n## White foam\n\nText.\n",
+        "sea/waves.md": "---\nname: x\n---\n```{raw} html\n<br>\n```\n\n# High *waves*\n\nAs in {doc}`/index`, [](../index.rst), [](#tower) and {ref}`tower`.\n\n(foam-sec)=\n## White foam\n\nText.\n",
         "tower.rst": ".. _tower:\n\n=====\nTower\n=====\n\nText.\n",
     }
     pages = pages_of(write(tmp_path / "docs", files))

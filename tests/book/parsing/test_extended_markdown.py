@@ -44,6 +44,7 @@ from tests.book.parsing.builders import page_of
         ("```{eval-rst}\n.. toctree::\n   a\n.. autofunction:: c\n```", "\n\n\n\n"),
         ("```{click:example}\n# not a heading\n```", "```\n# not a heading\n```"),
         ("% a comment\n+++\ntext", "\n\ntext"),
+        ("$$\nx\n$$ (eq:a)\n\n## H", "$$\nx\n$$\n\n## H"),
         ("- item\n  ```{note}\n  x\n  ```", "- item\n  **Note**\n  x\n  "),
     ],
 )  # fmt: skip

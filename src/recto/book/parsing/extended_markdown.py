@@ -37,6 +37,7 @@ _BLOCK_SCALAR = re.compile(r"[|>][+-]?\d?")
 _FALSE = re.compile(r"(?:echo|include)[ ]{0,9}[=:][ ]{0,9}(?:false|F|FALSE)\b")
 _CELL_MAGIC = re.compile(r"[ \t]*(?:%%?(?:tab|load_ext|matplotlib|capture)\b|#@(?:tab|save)\b).*")
 _TARGET = re.compile(r"[ \t>]*\(([^()\s][^()]*)\)=[ \t]*")
+_MATH_LABEL = re.compile(r"(?<=\$\$)[ \t]*+\(([^)$\n]{1,500})\)[ \t]*+$")
 _HEADING = re.compile(r"(?P<before>[ \t>]*+)#{1,6}[ \t]++(?P<text>(?:[ \t#]*+[^ \t#\n]++)*+)[ \t#]*+")
 _HEADING_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{([#.:\-][^{}]*+|[\w-]++=[^{}]*+)\}[ \t]*+$")
 _ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
@@ -247,6 +248,9 @@ class _Rewriter:
             return
         self.labels += [(self._number, name) for name in self.pending]
         self.pending.clear()
+        if self.format == MYST and (label := _MATH_LABEL.search(line)):
+            self._label(docutils_id(_EQUATION + label[1]))
+            line = line[: label.start()]
         if len(line) <= _LONGEST_HEADING and (heading := _HEADING.fullmatch(line)):
             self._flush()
             self._heading(line, heading, top)

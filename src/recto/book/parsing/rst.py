@@ -73,9 +73,7 @@ _OWN_TITLE = frozenset(
     | {"topic", "sidebar", "line-block", "pull-quote", "highlights", "compound", "container", "target-notes"}
 )
 """Directives of docutils itself that do what they do in Sphinx."""
-_INVISIBLE = frozenset(
-    {"title", "comment", "substitution_definition", "raw", "pending", "transition"}
-)
+_INVISIBLE = frozenset({"title", "comment", "substitution_definition", "raw", "pending", "transition"})
 _DOCTEST_OPTION = re.compile(r"(?<![ \t])[ \t]*+#[ \t]{0,9}doctest:.+|^[ \t]*+<BLANKLINE>", re.MULTILINE)
 _lock = Lock()
 

@@ -9,6 +9,7 @@ from posixpath import dirname, join, normpath
 from recto.book.parsing.directives import reference_words, role_text
 from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.headings import heading_texts
+from recto.book.sources.includes import code_ranges
 
 _ROLE = re.compile(
     r"(?::(?P<rst>[A-Za-z][\w:+.-]{0,40}):|\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\})`(?P<text>[^`<>]{1,500})`"
@@ -37,7 +38,9 @@ _MOST_REFERENCES = 5_000  # on a page
 def page_title(text: str) -> str:
     """Return the first heading of a page in Markdown or reStructuredText, else its stated title."""
     front_matter, body, _ = split_front_matter(text)
-    heading = _PAGE_TITLE.search(body)
+    in_code = code_ranges(body)  # the end of a fence looks like an underline
+    headings = (found for found in _PAGE_TITLE.finditer(body) if not in_code(found.start()))
+    heading = next(headings, None)
     return _words(heading["atx"] or heading["rst"]) if heading else stated(front_matter, "title") or ""
 
 
