@@ -451,6 +451,19 @@ def test_conf_py_defines_words_and_links_of_all_pages(tmp_path: Path) -> None:
     assert text_of(pages["index.rst"]) == "With 1.2, the *big*\nlamp at Sea and Sea.\n```\n|release|\n```"
 
 
+def test_anchors_of_myst(tmp_path: Path) -> None:
+    text = "# Lights\n\nSee [](sea.md).\n\n## 1. What's `a.b` 🚀\n\nA.\n\n(my_lamp)=\n## Lamp\n\nB.\n\n## Lights\n\nC.\n"
+    files = {
+        "myst.yml": "project:\n  toc:\n  - file: index.md\n  - file: sea.md\n",
+        "index.md": text,
+        "sea.md": "---\ntitle: The sea\n---\n\n:::{note}\nDeep.\n:::\n\n## Waves\n\nText.\n",
+    }
+    pages = pages_of(write(tmp_path / "docs", files))
+    anchors = [section.anchor for section in read(pages["index.md"]).sections]
+    assert anchors == ["", "id-1-whats-a-b", "my-lamp", "lights"]
+    assert text_of(pages["index.md"]).startswith("See [The sea](sea.md).")
+
+
 def test_text_without_a_role_has_the_default_role(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = []\ndefault_role = 'any'\n",

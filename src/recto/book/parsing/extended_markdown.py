@@ -23,7 +23,7 @@ from recto.book.parsing.directives import (
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import docutils_id
 from recto.book.parsing.objects import Scope, is_object, signature
-from recto.book.parsing.rendered import TextBlock, sections, table, ticks
+from recto.book.parsing.rendered import TextBlock, list_table, sections, ticks
 from recto.types.book import Document, Page, Section
 
 MYST, QUARTO, D2L = "myst", "qmd", "d2l"
@@ -93,6 +93,8 @@ def read_extended_markdown(page: Page) -> Document:
     if page.format != QUARTO and not page.anchors.startswith("docutils"):  # not by Sphinx
         labels = [(line, docutils_id(name.removeprefix(_EQUATION))) for line, name in labels]
     labels = [label for label in labels if label[1]]
+    if page.anchors == "myst":
+        markdown, labels = _with_ids(markdown, labels)
     document = parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
     return embedded.inserted(document) if embedded.blocks else document
 
@@ -111,6 +113,18 @@ def plain_markdown(
         rewriter.add(line)
     rewriter.finish()
     return text[: len(text) - len(body)] + "\n".join(rewriter.lines), rewriter.labels
+
+
+def _with_ids(markdown: str, labels: list[tuple[int, str]]) -> tuple[str, list[tuple[int, str]]]:
+    """Return a page whose headings have their labels as ids, which replace the usual ones, and the others."""
+    lines, others = markdown.split("\n"), list[tuple[int, str]]()
+    for line, name in labels:
+        written = lines[line - 1][:_LONGEST_HEADING]
+        if _HEADING.fullmatch(written) and not written.endswith("}"):
+            lines[line - 1] = f"{written} {{#{name}}}"
+        else:
+            others.append((line, name))
+    return "\n".join(lines), others
 
 
 @dataclass(slots=True)
@@ -285,7 +299,7 @@ class _Rewriter:
         if top.kind == "table":
             self._flush()
             first = len(self.lines) - len(top.rows)
-            self.lines[first:] = [self._inline(line, self._number) for line in _list_table(top.rows)]
+            self.lines[first:] = [self._inline(line, self._number) for line in list_table(top.rows)]
         elif top.kind == "rst":
             first, text = len(self.lines) - len(top.rows) - 1, "\n".join(top.rows)
             is_last = len(self.embedded.blocks) >= _MOST_EMBEDDED  # the source of further ones stays as code
@@ -475,21 +489,3 @@ class _Rewriter:
             line = _SPAN.sub(r"\1", line)
             line = line if line.lstrip(" >").startswith("#") else _ATTACHED.sub(attached, line)
         return _REFERENCE.sub(lambda reference: reference_words(f"{reference[1]}-{reference[2]}"), line)
-
-
-def _list_table(rows: list[str]) -> list[str]:
-    """Return the rows of a list table as a Markdown table with the same number of lines."""
-    cells: list[list[str]] = []
-    for line in rows:
-        row = re.match(r"[ \t]*[*-][ \t]+-(?:[ \t]+|$)(.*)", line)
-        cell = re.match(r"[ \t]+-(?:[ \t]+|$)(.*)", line)
-        if row:
-            cells.append([row[1].strip()])
-        elif cell and cells:
-            cells[-1].append(cell[1].strip())
-        elif line.strip() and cells:
-            cells[-1][-1] = f"{cells[-1][-1]} {line.strip()}".strip()
-    if not cells:
-        return rows
-    lines = table([[cell.replace("|", "\\|") for cell in row] for row in cells])
-    return [*[""] * (len(rows) - len(lines)), *lines] if len(lines) <= len(rows) else rows

@@ -19,6 +19,7 @@ _ROLE = re.compile(
 _UNDERLINE = r"(?:={3,}|-{3,}|~{3,}|\^{3,}|\*{3,}|#{3,}|\"{3,}|\+{3,}|'{3,}|`{3,}|:{3,}|\.{3,}|_{3,})"
 _TITLE = rf"(?:{_UNDERLINE}[ \t]*\n)?[ \t]*(?P<rst>\S[^\n]*)\n{_UNDERLINE}[ \t]*$"
 _PAGE_TITLE = re.compile(rf"^# +(?P<atx>[^\n]+)|^(?![ \t]*(?:\.\.|:[\w-]+:)[ \t\w]*$){_TITLE}", re.MULTILINE)
+_MARKDOWN = re.compile(r"\A---\n|^#{1,6} |^(?:`{3,}|:{3,})\{", re.MULTILINE)
 _LABEL = re.compile(
     r"^[ \t]*(?:\.\. _(?P<rst>`[^`\n]+`|(?:\\.|[^:`\\\n])+):|\((?P<myst>[^()\n]+)\)=)[ \t]*\n", re.MULTILINE
 )
@@ -38,9 +39,9 @@ _MOST_REFERENCES = 5_000  # on a page
 def page_title(text: str) -> str:
     """Return the first heading of a page in Markdown or reStructuredText, else its stated title."""
     front_matter, body, _ = split_front_matter(text)
-    in_code = code_ranges(body)  # the end of a fence looks like an underline
-    headings = (found for found in _PAGE_TITLE.finditer(body) if not in_code(found.start()))
-    heading = next(headings, None)
+    in_code, is_markdown = code_ranges(body), _MARKDOWN.search(text)  # there, a fence looks like an underline
+    found = (heading for heading in _PAGE_TITLE.finditer(body) if heading["atx"] or not is_markdown)
+    heading = next((heading for heading in found if not in_code(heading.start())), None)
     return _words(heading["atx"] or heading["rst"]) if heading else stated(front_matter, "title") or ""
 
 

@@ -333,6 +333,7 @@ class MystSite(_ReferringSite):
 
     generator = "myst"
     config_files = ("myst.yml",)
+    anchors = "myst"
 
     def configure(self, config_file: Path) -> None:
         """Read the project and its table of contents."""
