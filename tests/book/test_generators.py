@@ -454,11 +454,12 @@ def test_conf_py_defines_words_and_links_of_all_pages(tmp_path: Path) -> None:
 def test_anchors_of_myst(tmp_path: Path) -> None:
     text = "# Lights\n\nSee [](sea.md).\n\n## 1. What's `a.b` 🚀\n\nA.\n\n(my_lamp)=\n## Lamp\n\nB.\n\n## Lights\n\nC.\n"
     files = {
-        "myst.yml": "project:\n  toc:\n  - file: index.md\n  - file: sea.md\n",
+        "myst.yml": "project:\n  toc:\n  - file: index.md\n  - file: sea.md\n  - file: b/sea.md\n",
         "index.md": text,
         "sea.md": "---\ntitle: The sea\n---\n\n:::{note}\nDeep.\n:::\n\n## Waves\n\nText.\n",
     }
-    pages = pages_of(write(tmp_path / "docs", files))
+    pages = pages_of(write(write_pages(tmp_path / "docs", "b/sea.md"), files))
+    assert list(addresses(pages).values()) == ["", "sea", "sea-1"]
     anchors = [section.anchor for section in read(pages["index.md"]).sections]
     assert anchors == ["", "id-1-whats-a-b", "my-lamp", "lights"]
     assert text_of(pages["index.md"]).startswith("See [The sea](sea.md).")

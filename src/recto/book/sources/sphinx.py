@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -345,17 +346,28 @@ class MystSite(_ReferringSite):
         self.list_pages(_contents({"chapters": get(project, "toc")}, ()))
         self.only_listed = bool(self.sections)
         self._first = next(iter(self.sections), "")
+        self._numbers: dict[str, int] = {}
+        slugs = Counter[str]()
+        for name in self.sections:
+            slug = self._slug(name)
+            self._numbers[name] = slugs[slug]
+            slugs[slug] += 1
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
-        """Return the address of a page; the first one is the home page."""
+        """Return the address of a page; the first one is the home page, and equal ones are numbered."""
         if name == self._first:
             return ""
+        slug, number = self._slug(name), self._numbers.get(name, 0)
+        return f"{slug}-{number}" if number else slug
+
+    def _slug(self, name: str) -> str:
         folder, slash, file = name.rpartition("/")
         parts = [
             re.sub(r"[^a-z0-9-]+", "-", re.sub(r"^\d+[-_.]", "", part.lower())).strip("-")
             for part in [*folder.split("/"), file.rpartition(".")[0]]
         ]
-        return "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
+        path = "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
+        return path.removesuffix("/index")
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find the files that a page includes."""
