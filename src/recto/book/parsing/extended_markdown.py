@@ -28,7 +28,7 @@ from recto.types.book import Document, Page, Section
 
 MYST, QUARTO, D2L = "myst", "qmd", "d2l"
 _MARKS = re.compile(r"(?P<before>[ \t>]*+)(?P<marks>`{3,}+|~{3,}+|:{3,}+)[ \t]*+(?P<info>[^\n]*+)")
-_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+.-]*+)\}[ \t]*+(.*+)")
+_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+.-]*+)(?:[ \t]([^{}]*+))?\}[ \t]*+(.*+)")
 _ATTRIBUTES = re.compile(r"\{([^{}]*)\}")
 _OPTION = re.compile(r"\A[ \t>]*+:([\w-]++):(?:[ \t]++(.*+))?")
 _CELL_LINE = re.compile(r"(?P<before>[ \t]*+)(?:#|//|--|%%|%)\|(?P<indent>[ \t]*+)(?P<text>.*+)")
@@ -44,7 +44,7 @@ _ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _CLASS = re.compile(r"(?:^|\s)\.?([A-Za-z][\w+#-]*)")
 _TITLE = re.compile(r"\btitle=(?:\"([^\"]*)\"|'([^']*)')")
 _INLINE = re.compile(  # a role, else inline code, in which nothing is a role
-    r"(?:\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\}|(?<![\w:]):(?P<rst>[A-Za-z][\w+.:-]{0,40}):)"
+    r"(?:\{(?P<myst>[A-Za-z][\w:+.-]{0,40})(?:[ \t][^{}`\n]{0,200})?\}|(?<![\w:]):(?P<rst>[A-Za-z][\w+.:-]{0,40}):)"
     r"(?P<ticks>`+)(?!`)(?P<text>[^`]{1,2000}?)(?P=ticks)(?!`)"
     r"|(?<!`)(?P<code>`+)(?!`).{1,2000}?(?<!`)(?P=code)(?!`)(?P<raw>\{=\w+\})?",
     re.DOTALL,
@@ -313,8 +313,12 @@ class _Rewriter:
         before, info = marks["before"], marks["info"].strip()[:_LONGEST_INFO]
         directive = _DIRECTIVE.fullmatch(info) if self.format == MYST else None
         attributes = _ATTRIBUTES.search(info)
+        if directive and directive[2] and directive[1].lower() not in CONTAINERS | _CODE | {"math"}:
+            directive = None  # not of MyST
         if directive:
-            kind, line = self._directive(directive[1].lower(), directive[2].strip(), marks)
+            if name := _ID.search(directive[2] or ""):
+                self._label(docutils_id(name[1]))
+            kind, line = self._directive(directive[1].lower(), directive[3].strip(), marks)
         elif marks["marks"][0] == ":":
             if not info:  # a closing line without an opening one
                 self._put("")
