@@ -38,6 +38,7 @@ def read_literals(source: str) -> dict[str, Any]:
 def _extend(node: ast.stmt, values: Mapping[str, Any]) -> None:
     """Extend a list of texts as `+=`, `extend` and `append` do."""
     call = node.value if isinstance(node, ast.Expr) else None
+    target: ast.expr
     if isinstance(node, ast.AugAssign):
         target, value = node.target, node.value
     elif isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and len(call.args) == 1:
