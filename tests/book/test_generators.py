@@ -733,7 +733,9 @@ def test_zensical_names_a_page_without_a_heading_by_its_file(tmp_path: Path) -> 
 
 
 def test_markup_in_code_is_not_left_over() -> None:
-    assert not leftovers("`` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />")
+    assert not leftovers(
+        "`` {ref}`b` `` `` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />"
+    )
     assert not leftovers("`@{up}` or `@{u}`, and `tip^{tree}` or `a`")
     assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3
 
