@@ -481,7 +481,7 @@ def test_references_show_the_titles_that_they_refer_to(tmp_path: Path) -> None:
         "extlinks = {'issue': (f'https://{org}.org/%s', 'Issue %s'), 'y': (f(), 'Y')}\n",
         "index.rst": "Lights\n======\n\nSee :doc:`sea/waves`, :ref:`foam-sec`, :ref:`the sea <foam-sec>`,\n"
         ":ref:`lost` and :issue:`7`.\n",
-        "sea/waves.md": "---\nname: x\n---\n# High *waves*\n\nAs in {doc}`/index`, [](../index.rst), [](#tower) and {ref}`tower`.\n\n(foam-sec)=\n## White foam\n\nText.\n",
+        "sea/waves.md": "---\nname: x\n---\n```{raw} html\n<br>\n```\n\n# High *waves*\n\nAs in {doc}`/index`, [](../index.rst), [](#tower) and {ref}`tower`.\n\n(foam-sec)=\n## White foam\n\nText.\n",
         "tower.rst": ".. _tower:\n\n=====\nTower\n=====\n\nText.\n",
     }
     pages = pages_of(write(tmp_path / "docs", files))
@@ -490,6 +490,55 @@ def test_references_show_the_titles_that_they_refer_to(tmp_path: Path) -> None:
     assert text_of(pages["sea/waves.md"]).startswith(
         "As in Lights, [Lights](../index.rst), [Tower](#tower) and Tower."
     )
+
+
+def test_lists_of_sphinx_may_be_extended_under_conditions(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['a']\nexclude_patterns = []\nif 'man' not in tags:\n"
+        "    extensions.extend(('b', 'myst_parser'))\n    project = 'Lights'\n"
+        "try:\n    exclude_patterns += ['old.md', f()]\nexcept OSError:\n    project = 'Other'\n"
+        "exclude_patterns.append('new.md')\nexclude_patterns.extend(exclude_patterns)\n",
+    }
+    book = open_book(write(write_pages(tmp_path / "docs", "index.md", "old.md", "new.md"), files))
+    assert [page.path for page in book.pages()] == ["index.md"]
+    assert book.info.title == "Lights"
+
+
+def test_conf_py_defines_words_and_links_of_all_pages(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = []\nrelease = '1.2'\nversion = f()\nrst_prolog = '.. |lamp| replace:: the *big*\\n   lamp\\n'\n"
+        "rst_epilog = '.. _Sea: https://sea.org\\n.. |lost| image:: x.png\\n'\n",
+        "index.rst": "Lights\n======\n\nWith |release|, |lamp| at Sea_ and `Sea`_.\n\n::\n\n   |release|\n",
+    }
+    pages = pages_of(write(tmp_path / "docs", files))
+    assert text_of(pages["index.rst"]) == "With 1.2, the *big*\nlamp at Sea and Sea.\n```\n|release|\n```"
+
+
+def test_anchors_of_myst(tmp_path: Path) -> None:
+    text = "# Lights\n\nSee [](sea.md).\n\n## 1. What's `a.b` 🚀\n\nA.\n\n(my_lamp)=\n## Lamp\n\nB.\n\n## Lights\n\nC.\n"
+    files = {
+        "myst.yml": "project:\n  toc:\n  - file: index.md\n  - file: sea.md\n  - file: b/sea.md\n",
+        "index.md": text,
+        "sea.md": "---\ntitle: The sea\n---\n\n:::{note}\nDeep.\n:::\n\n## Waves\n\nText.\n",
+    }
+    pages = pages_of(write(write_pages(tmp_path / "docs", "b/sea.md"), files))
+    assert list(addresses(pages).values()) == ["", "sea", "sea-1"]
+    anchors = [section.anchor for section in read(pages["index.md"]).sections]
+    assert anchors == ["", "id-1-whats-a-b", "my-lamp", "lights"]
+    assert text_of(pages["index.md"]).startswith("See [The sea](sea.md).")
+
+
+def test_text_without_a_role_has_the_default_role(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = []\ndefault_role = 'any'\n",
+        "index.rst": "Lights\n======\n\nSee `sea`, `foam`,\n`the foam <foam>`, `~a.Lamp` and `a link <https://a.org>`_.\n",
+        "sea.rst": "The sea\n=======\n\n.. _foam:\n\nWhite foam\n----------\n\nText.\n",
+    }
+    pages = pages_of(write(tmp_path / "docs", files))
+    assert text_of(pages["index.rst"]) == "See The sea, White foam,\n`the foam`, `Lamp` and a link."
+    write(tmp_path / "docs", {"conf.py": "extensions = []\ndefault_role = 'literal'\n"})
+    pages = pages_of(tmp_path / "docs")
+    assert text_of(pages["index.rst"]).startswith("See `sea`, `foam`,\n")
 
 
 STARLIGHT = "import starlight from 's'\nexport default { integrations: [starlight({ title: 'A', %s })] }\n"
@@ -747,7 +796,9 @@ def test_zensical_names_a_page_without_a_heading_by_its_file(tmp_path: Path) -> 
 
 
 def test_markup_in_code_is_not_left_over() -> None:
-    assert not leftovers("`` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />")
+    assert not leftovers(
+        "`` {ref}`b` `` `` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />"
+    )
     assert not leftovers("`@{up}` or `@{u}`, and `tip^{tree}` or `a`")
     assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3
 

@@ -414,6 +414,7 @@ def _heading_path(section: Section, limit: int, count: Count) -> str:
 
 # Markup of generators that no rule resolved, and that is left in the text of chunks.
 _ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]{0,1000}?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]{0,1000}?</code>")
+_DOUBLE_CODE = re.compile(r"(?<!`)(`{2,9})(?!`)[^\n]{0,1000}?(?<!`)\1(?!`)")  # can show a role
 _UNRESOLVED_ROLES = {
     "{…}`…` (role)": re.compile(r"(?<![\w`/=:@^-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
     ":…:`…` (role)": re.compile(r"(?<![\w`])(?::[a-z][\w+-]*){1,2}:`[^`\n]+`"),
@@ -439,7 +440,7 @@ def find_leftovers(text: str) -> Iterator[tuple[int, str]]:
     """
     if not _MAY_BE_UNRESOLVED.search(text):
         return
-    text = without_fences(text)
+    text = _DOUBLE_CODE.sub("", without_fences(text))
     for kind, mark in _UNRESOLVED_ROLES.items():  # their text looks like code
         yield from ((text.count("\n", 0, match.start()), kind) for match in mark.finditer(text))
         text = mark.sub("", text)

@@ -12,13 +12,14 @@ AnchorStyle = Literal[
     "astro",
     "docutils",
     "docutils-smartquotes",
+    "myst",
     "pandoc",
     "blackfriday",
     "github-trimmed",
     "hugo",
 ]
-"""How anchors are made from headings: as GitHub (Docusaurus), MkDocs, VitePress, Astro, Sphinx, Quarto, older
-versions of Hugo, mdBook and Hugo do."""
+"""How anchors are made from headings: as GitHub (Docusaurus), MkDocs, VitePress, Astro, Sphinx, MyST, Quarto,
+older versions of Hugo, mdBook and Hugo do."""
 
 
 @dataclass(frozen=True, slots=True)

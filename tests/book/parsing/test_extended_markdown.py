@@ -44,6 +44,10 @@ from tests.book.parsing.builders import page_of
         ("```{eval-rst}\n.. toctree::\n   a\n.. autofunction:: c\n```", "\n\n\n\n"),
         ("```{click:example}\n# not a heading\n```", "```\n# not a heading\n```"),
         ("% a comment\n+++\ntext", "\n\ntext"),
+        (":::{note .wide #n icon=false} Time\nOil.\n:::", "**Note: Time**\nOil.\n"),
+        ("A {kbd .big}`Ctrl`", "A `Ctrl`"),
+        ("```{python echo=true}\nx\n```", "```python\nx\n```"),
+        ("$$\nx\n$$ (eq:a)\n\n## H", "$$\nx\n$$\n\n## H"),
         ("- item\n  ```{note}\n  x\n  ```", "- item\n  **Note**\n  x\n  "),
     ],
 )  # fmt: skip

@@ -127,6 +127,9 @@ def test_many_substitutions_are_refused() -> None:
     assert len(" ".join(texts(bomb))) < 100_000
     with pytest.raises(ValueError, match="substitutions"):
         read(page_of(bomb + "|0| " * 5_000, "rst"))
+    line = "+---+---+\n"
+    table = ".. |a| replace:: b\n\n" + line + f"| a | b |\n{line}" * 1_500
+    assert texts(table), "its cells are no substitutions"
 
 
 def test_a_page_with_a_very_long_line_is_refused() -> None:
@@ -151,6 +154,23 @@ def test_unknown_directives_of_code_are_code() -> None:
     text += "\n.. shell::\n\n    $ make\n\n.. my-card:: A title\n\n    See :ref:`the text <x>`.\n"
     code = "```\n@click.command()\n# A comment\ndef hello():\n    pass\n```"
     assert texts(text) == [code, "```\n$ make\n```", "A title", "See the text."]
+
+
+def test_a_title_in_a_directive_is_not_lost() -> None:
+    text = "A\n=\n\n.. only:: html\n\n   ==========\n   Use ``oil``\n   ==========\n\n   One.\n\n   Trim it\n   -------\n\n   Two.\n"
+    (section,) = read(page_of(text, "rst")).sections
+    assert [block.text for block in section.blocks] == ["**Use `oil`**", "One.", "**Trim it**", "Two."]
+    assert [anchor for _, anchor in section.anchors] == ["a", "use-oil", "trim-it"]
+
+
+def test_options_of_doctests_are_not_shown() -> None:
+    text = "A\n=\n\n>>> light()  # doctest: +SKIP\non\n<BLANKLINE>\noff\n"
+    assert texts(text) == ["```\n>>> light()\non\n\noff\n```"]
+
+
+def test_a_result_with_a_type_keeps_it() -> None:
+    (section,) = read(page_of("A\n=\n\n.. function:: f()\n\n   :return bytes: the oil.\n", "rst")).sections
+    assert section.blocks[-1].text == "**Return bytes**\n: the oil."
 
 
 def test_a_literal_with_roles_has_a_line_for_each_line() -> None:

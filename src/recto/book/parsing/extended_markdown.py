@@ -23,12 +23,12 @@ from recto.book.parsing.directives import (
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import docutils_id
 from recto.book.parsing.objects import Scope, is_object, signature
-from recto.book.parsing.rendered import TextBlock, sections, table, ticks
+from recto.book.parsing.rendered import TextBlock, list_table, sections, ticks
 from recto.types.book import Document, Page, Section
 
 MYST, QUARTO, D2L = "myst", "qmd", "d2l"
 _MARKS = re.compile(r"(?P<before>[ \t>]*+)(?P<marks>`{3,}+|~{3,}+|:{3,}+)[ \t]*+(?P<info>[^\n]*+)")
-_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+.-]*+)\}[ \t]*+(.*+)")
+_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+.-]*+)(?:[ \t]([^{}]*+))?\}[ \t]*+(.*+)")
 _ATTRIBUTES = re.compile(r"\{([^{}]*)\}")
 _OPTION = re.compile(r"\A[ \t>]*+:([\w-]++):(?:[ \t]++(.*+))?")
 _CELL_LINE = re.compile(r"(?P<before>[ \t]*+)(?:#|//|--|%%|%)\|(?P<indent>[ \t]*+)(?P<text>.*+)")
@@ -37,13 +37,15 @@ _BLOCK_SCALAR = re.compile(r"[|>][+-]?\d?")
 _FALSE = re.compile(r"(?:echo|include)[ ]{0,9}[=:][ ]{0,9}(?:false|F|FALSE)\b")
 _CELL_MAGIC = re.compile(r"[ \t]*(?:%%?(?:tab|load_ext|matplotlib|capture)\b|#@(?:tab|save)\b).*")
 _TARGET = re.compile(r"[ \t>]*\(([^()\s][^()]*)\)=[ \t]*")
+_MATH_LABEL = re.compile(r"(?<=\$\$)[ \t]*+\(([^)$\n]{1,500})\)[ \t]*+$")
 _HEADING = re.compile(r"(?P<before>[ \t>]*+)#{1,6}[ \t]++(?P<text>(?:[ \t#]*+[^ \t#\n]++)*+)[ \t#]*+")
 _HEADING_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{([#.:\-][^{}]*+|[\w-]++=[^{}]*+)\}[ \t]*+$")
 _ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _CLASS = re.compile(r"(?:^|\s)\.?([A-Za-z][\w+#-]*)")
 _TITLE = re.compile(r"\btitle=(?:\"([^\"]*)\"|'([^']*)')")
 _INLINE = re.compile(  # a role, else inline code, in which nothing is a role
-    r"(?:\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\}|(?<![\w:]):(?P<rst>[A-Za-z][\w+.:-]{0,40}):)"
+    r"(?:\{(?P<myst>[A-Za-z][\w:+.-]{0,40})(?:[ \t][^{}`\n]{0,200})?\}"
+    r"|(?<![\w:]):(?P<rst>[A-Za-z][\w+.:-]{0,40}):)"
     r"(?P<ticks>`+)(?!`)(?P<text>[^`]{1,2000}?)(?P=ticks)(?!`)"
     r"|(?<!`)(?P<code>`+)(?!`).{1,2000}?(?<!`)(?P=code)(?!`)(?P<raw>\{=\w+\})?",
     re.DOTALL,
@@ -92,6 +94,8 @@ def read_extended_markdown(page: Page) -> Document:
     if page.format != QUARTO and not page.anchors.startswith("docutils"):  # not by Sphinx
         labels = [(line, docutils_id(name.removeprefix(_EQUATION))) for line, name in labels]
     labels = [label for label in labels if label[1]]
+    if page.anchors == "myst":
+        markdown, labels = _with_ids(markdown, labels)
     document = parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
     return embedded.inserted(document) if embedded.blocks else document
 
@@ -110,6 +114,18 @@ def plain_markdown(
         rewriter.add(line)
     rewriter.finish()
     return text[: len(text) - len(body)] + "\n".join(rewriter.lines), rewriter.labels
+
+
+def _with_ids(markdown: str, labels: list[tuple[int, str]]) -> tuple[str, list[tuple[int, str]]]:
+    """Return a page whose headings have their labels as ids, which replace the usual ones, and the others."""
+    lines, others = markdown.split("\n"), list[tuple[int, str]]()
+    for line, name in labels:
+        written = lines[line - 1][:_LONGEST_HEADING]
+        if _HEADING.fullmatch(written) and not written.endswith("}"):
+            lines[line - 1] = f"{written} {{#{name}}}"
+        else:
+            others.append((line, name))
+    return "\n".join(lines), others
 
 
 @dataclass(slots=True)
@@ -247,6 +263,9 @@ class _Rewriter:
             return
         self.labels += [(self._number, name) for name in self.pending]
         self.pending.clear()
+        if self.format == MYST and (label := _MATH_LABEL.search(line)):
+            self._label(docutils_id(_EQUATION + label[1]))
+            line = line[: label.start()]
         if len(line) <= _LONGEST_HEADING and (heading := _HEADING.fullmatch(line)):
             self._flush()
             self._heading(line, heading, top)
@@ -281,7 +300,7 @@ class _Rewriter:
         if top.kind == "table":
             self._flush()
             first = len(self.lines) - len(top.rows)
-            self.lines[first:] = [self._inline(line, self._number) for line in _list_table(top.rows)]
+            self.lines[first:] = [self._inline(line, self._number) for line in list_table(top.rows)]
         elif top.kind == "rst":
             first, text = len(self.lines) - len(top.rows) - 1, "\n".join(top.rows)
             is_last = len(self.embedded.blocks) >= _MOST_EMBEDDED  # the source of further ones stays as code
@@ -295,8 +314,12 @@ class _Rewriter:
         before, info = marks["before"], marks["info"].strip()[:_LONGEST_INFO]
         directive = _DIRECTIVE.fullmatch(info) if self.format == MYST else None
         attributes = _ATTRIBUTES.search(info)
+        if directive and directive[2] and directive[1].lower() not in CONTAINERS | _CODE | {"math"}:
+            directive = None  # not of MyST
         if directive:
-            kind, line = self._directive(directive[1].lower(), directive[2].strip(), marks)
+            if name := _ID.search(directive[2] or ""):
+                self._label(docutils_id(name[1]))
+            kind, line = self._directive(directive[1].lower(), directive[3].strip(), marks)
         elif marks["marks"][0] == ":":
             if not info:  # a closing line without an opening one
                 self._put("")
@@ -471,21 +494,3 @@ class _Rewriter:
             line = _SPAN.sub(r"\1", line)
             line = line if line.lstrip(" >").startswith("#") else _ATTACHED.sub(attached, line)
         return _REFERENCE.sub(lambda reference: reference_words(f"{reference[1]}-{reference[2]}"), line)
-
-
-def _list_table(rows: list[str]) -> list[str]:
-    """Return the rows of a list table as a Markdown table with the same number of lines."""
-    cells: list[list[str]] = []
-    for line in rows:
-        row = re.match(r"[ \t]*[*-][ \t]+-(?:[ \t]+|$)(.*)", line)
-        cell = re.match(r"[ \t]+-(?:[ \t]+|$)(.*)", line)
-        if row:
-            cells.append([row[1].strip()])
-        elif cell and cells:
-            cells[-1].append(cell[1].strip())
-        elif line.strip() and cells:
-            cells[-1][-1] = f"{cells[-1][-1]} {line.strip()}".strip()
-    if not cells:
-        return rows
-    lines = table([[cell.replace("|", "\\|") for cell in row] for row in cells])
-    return [*[""] * (len(rows) - len(lines)), *lines] if len(lines) <= len(rows) else rows

@@ -19,7 +19,10 @@ _MOST_LINES = 100_000
 _TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TEXT_OUTPUTS = ("text/markdown", "text/latex", "text/plain")
 _OBJECT = re.compile(r"<[\w.]+(?:[: ][^<>]*)? at 0x[0-9a-f]+>|<Figure size [^<>]*>")
-_MYST = re.compile(r"^(?:`{3,}|:{3,})\{[A-Za-z]|\{[A-Za-z][\w:-]*\}`|^\([^()\s]+\)=$", re.MULTILINE)
+_MYST = re.compile(
+    r"^(?:`{3,}|:{3,})\{[A-Za-z]|\{[A-Za-z][\w:-]*\}`|^\([^()\s]+\)=$|\$\$[ \t]{0,9}\([^()\n]{1,200}\)$",
+    re.MULTILINE,
+)
 
 
 def read_notebook(page: Page) -> Document:

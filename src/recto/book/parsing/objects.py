@@ -138,7 +138,7 @@ def group_fields(fields: Sequence[tuple[str, str]]) -> list[tuple[str, list[tupl
         if kind in ("type", "vartype", "kwtype"):
             continue
         words = _FIELDS.get(kind)
-        if words is None:
+        if words is None or (words in _WITHOUT_NAMES) == bool(argument):
             groups.setdefault(written[:1].upper() + written[1:], []).append(("", index))
             continue
         stated, _, name = argument.strip().rpartition(" ")

@@ -125,3 +125,21 @@ def by_anchor(section: Section, anchors: Sequence[tuple[int, str]]) -> Iterator[
     for name, blocks in by_name.items():
         own_anchors = ((blocks[0].first, name),) if name else ()
         yield replace(section, anchor=name, blocks=tuple(blocks), anchors=own_anchors)
+
+
+def list_table(rows: list[str]) -> list[str]:
+    """Return the rows of a list table of MyST as a Markdown table with the same number of lines."""
+    cells: list[list[str]] = []
+    for line in rows:
+        row = re.match(r"[ \t]*[*-][ \t]+-(?:[ \t]+|$)(.*)", line)
+        cell = re.match(r"[ \t]+-(?:[ \t]+|$)(.*)", line)
+        if row:
+            cells.append([row[1].strip()])
+        elif cell and cells:
+            cells[-1].append(cell[1].strip())
+        elif line.strip() and cells:
+            cells[-1][-1] = f"{cells[-1][-1]} {line.strip()}".strip()
+    if not cells:
+        return rows
+    lines = table([[cell.replace("|", "\\|") for cell in row] for row in cells])
+    return [*[""] * (len(rows) - len(lines)), *lines] if len(lines) <= len(rows) else rows

@@ -54,6 +54,7 @@ _SETTINGS = {
 }
 _MOST_LINES = 15_000
 _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
+_SUBSTITUTED = re.compile(r"\|(?!\s)[^|]{1,1000}(?<!\s)\|")  # not the cells of a table
 _DEEPEST = 40
 _CODE = frozenset(
     {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
@@ -73,9 +74,8 @@ _OWN_TITLE = frozenset(
     | {"topic", "sidebar", "line-block", "pull-quote", "highlights", "compound", "container", "target-notes"}
 )
 """Directives of docutils itself that do what they do in Sphinx."""
-_INVISIBLE = frozenset(
-    {"title", "comment", "substitution_definition", "system_message", "raw", "pending", "transition"}
-)
+_INVISIBLE = frozenset({"title", "comment", "substitution_definition", "raw", "pending", "transition"})
+_DOCTEST_OPTION = re.compile(r"(?<![ \t])[ \t]*+#[ \t]{0,9}doctest:.+|^[ \t]*+<BLANKLINE>", re.MULTILINE)
 _lock = Lock()
 
 
@@ -93,7 +93,7 @@ def rst_blocks(text: str, scope: Scope, references: Mapping[str, str]) -> list[T
         raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
     if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
         raise ValueError(f"it has a line of more than {_LONGEST_LINE} characters (wrap it)")
-    if "replace::" in text and text.count("|") > 2 * _MOST_SUBSTITUTIONS:
+    if "replace::" in text and len(_SUBSTITUTED.findall(text)) > _MOST_SUBSTITUTIONS:
         raise ValueError(f"it has more than {_MOST_SUBSTITUTIONS} substitutions")
     try:
         blocks = _Renderer().children(_doctree(text, scope, references), 0)
@@ -313,8 +313,20 @@ class _Renderer:
     def _rubric(self, node: Any, _: int) -> list[TextBlock]:
         return [TextBlock("paragraph", [f"**{self._words(node)}**"])]
 
+    def _system_message(self, node: Any, _: int) -> list[TextBlock]:
+        """Render the title of a section in a directive or docstring, which docutils does not allow."""
+        message, block = node.children[0], node.children[-1]
+        titles = [line.strip() for line in block.astext().split("\n") if re.search(r"\w", line)]
+        if "section title" not in message.astext() or len(titles) != 1:
+            return []
+        heading = TextBlock("paragraph", [f"**{titles[0].replace('``', '`')}**"])
+        heading.anchors = [(0, name)] if (name := nodes.make_id(titles[0])) else []
+        return [heading]
+
     def _literal_block(self, node: Any, _: int) -> list[TextBlock]:
         text, classes = node.astext().strip("\n"), node.get("classes", [])
+        if text.startswith(">>>"):
+            text = _DOCTEST_OPTION.sub("", text)
         language = classes[1] if len(classes) > 1 and classes[0] == "code" else ""
         return [TextBlock("code", fenced(text, language))] if text.strip() else []
 

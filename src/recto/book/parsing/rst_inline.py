@@ -22,7 +22,10 @@ def make_inliner(words_of: Mapping[str, str]) -> Any:
     def interpreted(_: str, text: str, role: str, __: int) -> Any:
         whole = utils.unescape(text, restore_backslashes=role == "math")
         name = role.lower()
-        words = "" if name == "raw" else role_text(name, whole, words_of) if name else whole
+        if name:
+            words = "" if name == "raw" else role_text(name, whole, words_of)
+        else:
+            words = words_of.get(f" {' '.join(whole.split())}", whole)
         return [nodes.Text(words)], []
 
     inliner = states.Inliner()

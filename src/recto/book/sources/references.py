@@ -9,14 +9,17 @@ from posixpath import dirname, join, normpath
 from recto.book.parsing.directives import reference_words, role_text
 from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.headings import heading_texts
+from recto.book.sources.includes import code_ranges
 
 _ROLE = re.compile(
     r"(?::(?P<rst>[A-Za-z][\w:+.-]{0,40}):|\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\})`(?P<text>[^`<>]{1,500})`"
     r"|(?<!!)\[\]\((?P<link>[^()\s]{1,500})\)"
+    r"|(?<![^\s'\"(\[{</-])`(?=\S)(?P<plain>[^`]{1,500})`(?![`_])"
 )
 _UNDERLINE = r"(?:={3,}|-{3,}|~{3,}|\^{3,}|\*{3,}|#{3,}|\"{3,}|\+{3,}|'{3,}|`{3,}|:{3,}|\.{3,}|_{3,})"
 _TITLE = rf"(?:{_UNDERLINE}[ \t]*\n)?[ \t]*(?P<rst>\S[^\n]*)\n{_UNDERLINE}[ \t]*$"
 _PAGE_TITLE = re.compile(rf"^# +(?P<atx>[^\n]+)|^(?![ \t]*(?:\.\.|:[\w-]+:)[ \t\w]*$){_TITLE}", re.MULTILINE)
+_MARKDOWN = re.compile(r"\A---\n|^#{1,6} |^(?:`{3,}|:{3,})\{", re.MULTILINE)
 _LABEL = re.compile(
     r"^[ \t]*(?:\.\. _(?P<rst>`[^`\n]+`|(?:\\.|[^:`\\\n])+):|\((?P<myst>[^()\n]+)\)=)[ \t]*\n", re.MULTILINE
 )
@@ -36,7 +39,9 @@ _MOST_REFERENCES = 5_000  # on a page
 def page_title(text: str) -> str:
     """Return the first heading of a page in Markdown or reStructuredText, else its stated title."""
     front_matter, body, _ = split_front_matter(text)
-    heading = _PAGE_TITLE.search(body)
+    in_code, is_markdown = code_ranges(body), _MARKDOWN.search(text)  # there, a fence looks like an underline
+    found = (heading for heading in _PAGE_TITLE.finditer(body) if heading["atx"] or not is_markdown)
+    heading = next((heading for heading in found if not in_code(heading.start())), None)
     return _words(heading["atx"] or heading["rst"]) if heading else stated(front_matter, "title") or ""
 
 
@@ -54,9 +59,12 @@ def normal_label(label: str) -> str:
 class References:
     """The titles of the pages and labels of a site."""
 
-    def __init__(self, load: Callable[[str], str], roles: Mapping[str, str]) -> None:
-        """Take a function that returns the text of a document ("" if there is none), and roles."""
-        self._load, self._roles = load, roles
+    def __init__(self, load: Callable[[str], str], roles: Mapping[str, str], default: str = "") -> None:
+        """Take a function that returns the text of a document ("" if there is none), and roles.
+
+        `default` is the role of texts without one.
+        """
+        self._load, self._roles, self._default = load, roles, default
         self._titles: dict[str, str] = {}
         self._labels: dict[str, str] = dict(_GENERATED)
         self._waiting: Sequence[str] = ()
@@ -69,16 +77,22 @@ class References:
         """Yield the roles of a page that need words, such as `ref my-label`, with their words."""
         seen = set[str]()
         for role in _ROLE.finditer(text):
-            name, target = (role["rst"] or role["myst"] or "link").lower(), role["text"] or role["link"]
-            target = " ".join(target.split())
+            name = "" if role["plain"] else (role["rst"] or role["myst"] or "link").lower()
+            target = " ".join((role["plain"] or role["text"] or role["link"]).split())
             key = f"{name} {target}"
             if (
                 key not in seen
                 and len(seen) < _MOST_REFERENCES
-                and (words := self._resolved(name, target, document))
+                and (words := self._words(name, target, document))
             ):
                 seen.add(key)
                 yield key, words
+
+    def _words(self, name: str, target: str, document: str) -> str:
+        """Return the words of a role; those of the default one name an object if `any` finds no title."""
+        role = name or self._default
+        words = self._resolved(role, target, document)
+        return words if words or name or not role else role_text("obj" if role == "any" else role, target)
 
     def _resolved(self, name: str, target: str, document: str) -> str:
         kind = name.removeprefix("std:")

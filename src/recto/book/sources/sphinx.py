@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -23,6 +22,7 @@ from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
 from recto.book.sources.literal_includes import OPTION, embedded_rst, find_included, with_options
+from recto.book.sources.literals import read_literals
 from recto.book.sources.options import UnreadableSite, is_inside, read_config
 from recto.book.sources.references import References, page_title
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
@@ -37,6 +37,9 @@ _TOCTREE = re.compile(
 _TITLED = re.compile(r"(?P<title>.*?)(?<![ \t])[ \t]*+<(?P<target>[^<>]+)>")
 _AUTODOC = re.compile(r"^[ \t]*+(?:[*+-][ \t]++)?(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
 _SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
+_DEFINITION = re.compile(
+    r"^\.\. (?:\|([^|\n]{1,200})\|[ \t]|_`?([^:`\n]{1,200})`?:)[^\n]*+(?:\n[ \t]++\S[^\n]*+)*+", re.MULTILINE
+)
 _DOCUMENT_SUFFIX = r"\.(?:rst|md|ipynb|txt)$"
 _SYS_PATH = re.compile(r"\bsys\.path\.(?:insert|append)\([^\n]{0,300}?[\"']([^\"'\n]{1,300}+)[\"']")
 _DIRHTML = re.compile(
@@ -45,6 +48,7 @@ _DIRHTML = re.compile(
 _LITERAL = re.compile(r"\.\. (?:code|code-block|sourcecode|parsed-literal)::.*|(?!\.\. ).*::[ \t]*")
 _LARGEST = 1 << 20
 _CHARGE = 64  # characters that each substitution adds to its own, to limit their number
+_MOST_DEFINITIONS, _LONGEST_DEFINITION = 500, 2_000  # in `rst_prolog` and `rst_epilog`
 _MOST_LISTED = 10_000
 _MOST_ENTRIES = 100_000  # of the toctrees of all pages, which can list the same pages many times
 _MOST_GLOBS = 1_000  # in the toctrees of all pages; each is compared with all files
@@ -62,10 +66,11 @@ class _ReferringSite(Site):
     markdown = MYST
     suffixes: tuple[str, ...] = (".md", ".ipynb")
     _roles: Mapping[str, str] = {}
+    _default_role = ""
 
     @cached_property
     def _references(self) -> References:
-        return References(self._text, self._roles)
+        return References(self._text, self._roles, self._default_role)
 
     def _text(self, document: str) -> str:
         name = self.file_of(document)
@@ -110,6 +115,7 @@ class SphinxSite(_ReferringSite):
     first = "index"
     _code = Code((), Path(), AutodocOptions())
     _external: Mapping[str, Sequence[Tree]] = {}
+    _definitions: Mapping[str, str] = {}
 
     @classmethod
     def folder_of(cls, config_file: Path) -> Path:
@@ -121,7 +127,7 @@ class SphinxSite(_ReferringSite):
         """Read the literals of `conf.py`, and the toctrees of the pages from the first one on."""
         self.root = config_file.parent
         text = read_config(config_file, self.bounds)
-        config = _literals(text)
+        config = read_literals(text)
         self.set_options(config)
         self._code = Code(self._code_roots(text), self.bounds, _autodoc_options(config))
         self._unresolved = 0
@@ -181,6 +187,8 @@ class SphinxSite(_ReferringSite):
             else {}
         )
         self._roles = {role: text for role, text in captions.items() if text}
+        self._default_role = text_of(config, "default_role")
+        self._definitions = dict(islice(_definitions(config), _MOST_DEFINITIONS))
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file."""
@@ -262,6 +270,9 @@ class SphinxSite(_ReferringSite):
         is_markdown = "{{" in text and format_of(file.name) is MARKDOWN
         substituted = self._substituted(text) if is_markdown else ()
         documented = self._documented(file.name, text) if "auto" in text else ()
+        defined = dict.fromkeys(new for mark, new in self._definitions.items() if mark in text)
+        if defined and format_of(file.name) is not MARKDOWN:
+            documented = [*documented, Directive(len(text), len(text), new="\n\n" + "\n".join(defined))]
         return in_order([*find_included(self.root, text, file), *substituted, *documented])
 
     def _documented(self, name: str, text: str) -> list[Directive]:
@@ -323,6 +334,7 @@ class MystSite(_ReferringSite):
 
     generator = "myst"
     config_files = ("myst.yml",)
+    anchors = "myst"
 
     def configure(self, config_file: Path) -> None:
         """Read the project and its table of contents."""
@@ -334,76 +346,45 @@ class MystSite(_ReferringSite):
         self.list_pages(_contents({"chapters": get(project, "toc")}, ()))
         self.only_listed = bool(self.sections)
         self._first = next(iter(self.sections), "")
+        self._numbers: dict[str, int] = {}
+        slugs = Counter[str]()
+        for name in self.sections:
+            slug = self._slug(name)
+            self._numbers[name] = slugs[slug]
+            slugs[slug] += 1
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
-        """Return the address of a page; the first one is the home page."""
+        """Return the address of a page; the first one is the home page, and equal ones are numbered."""
         if name == self._first:
             return ""
+        slug, number = self._slug(name), self._numbers.get(name, 0)
+        return f"{slug}-{number}" if number else slug
+
+    def _slug(self, name: str) -> str:
         folder, slash, file = name.rpartition("/")
         parts = [
             re.sub(r"[^a-z0-9-]+", "-", re.sub(r"^\d+[-_.]", "", part.lower())).strip("-")
             for part in [*folder.split("/"), file.rpartition(".")[0]]
         ]
-        return "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
+        path = "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
+        return path.removesuffix("/index")
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find the files that a page includes."""
         return find_included(self.root, text, file)
 
 
-def _literals(source: str) -> dict[str, Any]:
-    """Return the names that a Python file assigns literals to, as far as they are literal; nothing is run."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}
-    values: dict[str, Any] = {}
-    for node in tree.body:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        with suppress(ValueError, TypeError, RecursionError, MemoryError):  # it is not a literal
-            value = _literal(node.value, values)
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            values |= {target.id: value for target in targets if isinstance(target, ast.Name)}
-    return values
-
-
-def _literal(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a case per kind of node
-    """Return the value of a literal; what is not literal in a list or dictionary is left out."""
-
-    def known(nodes: Iterable[ast.expr | None]) -> Iterator[Any]:
-        for item in nodes:
-            with suppress(ValueError, TypeError):
-                yield _literal(item, names) if item is not None else None
-
-    if isinstance(node, ast.List):
-        return list(known(node.elts))
-    if isinstance(node, ast.Dict):
-        pairs = (ast.Tuple([key, value]) for key, value in zip(node.keys, node.values, strict=True) if key)
-        return dict(pair for pair in known(pairs) if isinstance(pair[0], str))
-    if isinstance(node, ast.Tuple):
-        return tuple(_literal(item, names) for item in node.elts)
-    if isinstance(node, ast.Name) and node.id in names:
-        return names[node.id]
-    if isinstance(node, ast.JoinedStr):
-        parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
-        values = [_literal(part, names) for part in parts]
-        if not all(isinstance(value, str | int | float) for value in values):
-            raise ValueError("a list in a text, which can be exponentially longer than the list")
-        return _short("".join(map(str, values)))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        sides = list(known([node.left, node.right]))
-        if not sides or (len(sides) == 1 and not isinstance(sides[0], list)):
-            raise ValueError("half of a text")
-        return _short(sides[0] + sides[-1] if len(sides) > 1 else sides[0])
-    return ast.literal_eval(node)
-
-
-def _short(value: Any) -> Any:
-    """Return a value; raise `ValueError` if it is longer than a file, as repeated doubling makes it."""
-    if isinstance(value, str | list | tuple) and len(value) > _LARGEST:
-        raise ValueError("the value is too long")
-    return value
+def _definitions(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the marks by which pages use what the configuration defines for all, and the definitions."""
+    for name in ("version", "release"):
+        if value := " ".join(text_of(config, name).split()):
+            yield f"|{name}|", f".. |{name}| replace:: {value}"
+    for definition in _DEFINITION.finditer(
+        "\n".join(text_of(config, f"rst_{at}") for at in ("prolog", "epilog"))
+    ):
+        if len(definition[0]) <= _LONGEST_DEFINITION:
+            marks = [f"|{definition[1]}|"] if definition[1] else [f"{definition[2]}_", f"{definition[2]}`_"]
+            yield from ((mark, definition[0]) for mark in marks)
 
 
 def _toctrees(text: str) -> Iterator[Tree]:

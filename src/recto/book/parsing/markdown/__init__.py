@@ -133,11 +133,13 @@ def _headings(
             raw, explicit = written[index]
             budget -= len(raw)
             text, anchor = raw, explicit
+            is_myst_title = style == "myst" and token.tag == "h1" and not headings
             if budget >= 0:
                 text, slugged = heading_texts(raw, mdx=mdx, style=style, references=references)
-                slugged = slug(explicit or slugged) if style == "pandoc" or not explicit else ""
+                is_counted = style == "pandoc" or not (explicit or is_myst_title)
+                slugged = slug(explicit or slugged) if is_counted else ""
                 anchor = explicit or slugged
-            if mdx and token.tag == "h1" and style == "github":
+            if is_myst_title or (mdx and token.tag == "h1" and style == "github"):
                 anchor = ""  # Docusaurus counts it, but renders it without an id
             headings[index] = _Heading(text, int(token.tag[1]), anchor, line, token.level == 0)
         elif token.type == "html_block" and token.level == 0 and len(token.content) <= LONGEST_HEADING:

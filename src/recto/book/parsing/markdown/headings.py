@@ -172,6 +172,12 @@ def _blackfriday(heading: str) -> str:
     return "-".join(kept.split()) or "heading"
 
 
+def _myst(heading: str) -> str:
+    text = re.sub(r"['‘’\"“”]", "", " ".join(heading.split())).lower()
+    text = re.sub(r"^(?=[0-9-])", "id-", re.sub(r"[^a-z0-9-]", "-", text))
+    return re.sub(r"-{2,}", "-", text).strip("-")
+
+
 _DASHES = re.compile(r"(?<=\w)-{2,3}(?=\w)|(?<=\s)-{2,3}(?=\s)")  # that become typographic
 _SPECIAL = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")
 _BASES: dict[str, Slug] = {
@@ -180,6 +186,7 @@ _BASES: dict[str, Slug] = {
     "hugo": lambda heading: _github(re.sub(r"(?<=\s)-{2,3}(?=\s)", "", heading.strip())),  # dashes
     "astro": lambda heading: _github(heading).removesuffix("-"),
     "vitepress": _vitepress,
+    "myst": _myst,
     "pandoc": _pandoc,
     "blackfriday": _blackfriday,
 }
