@@ -41,7 +41,7 @@ def test_mkdocs_order_is_that_of_nav(tmp_path: Path) -> None:
       - Deep: [./a/b.md, gone.md, https://example.org/]
 """
     root = mkdocs(tmp_path, nav, "index.md", "a/a.md", "a/b.md", "z/one.md", "z/two.md", "b.md")
-    assert order(root) == ["index.md", "z/two.md", "z/one.md", "a/b.md", "a/a.md", "b.md"]
+    assert order(root) == ["index.md", "z/two.md", "z/one.md", "a/b.md", "b.md", "a/a.md"]
 
 
 def test_module_title_is_that_of_its_section(tmp_path: Path) -> None:
