@@ -228,6 +228,12 @@ def test_names_with_underscores_are_kept() -> None:
     ) == ("A class has __init__ and __call__, see super().__init__() in __init__.py: Note")
 
 
+def test_emphasis_may_end_in_a_word() -> None:
+    assert plain_text("**S**poofing, ***x*** **_y_** (**z**)") == "Spoofing, x y (z)"
+    for text in ("*args and **kwargs", "**kwargs and **options", "x**2 + y**2"):
+        assert plain_text(text) == text
+
+
 def test_plain_text_is_what_a_reader_sees() -> None:
     text = (
         "## A *title*\n\n> - [x] See [this](a.md), __now__: `**kept**`, a\\_b, snake_case_name.\n\n"

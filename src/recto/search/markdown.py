@@ -76,7 +76,10 @@ _TAB = _Pattern(
     r"""(?:===[!+]?[ \t]+"(?P<title>.*)"|(?P<marks>/{3,})[ \t]*tab[ \t]*\|[ \t]*(?P<name>.*))$"""
 )
 _BOXES = _Pattern("[\u2500-\u259f]+")
-_EMPHASIS = _Pattern(r"(?<![\w\\])(\*{1,3}|_{1,3}|~~|==|\^\^)(?=\S)([^\n]{0,300}?[^\s\\])\1(?!\w)")
+_EMPHASIS = _Pattern(
+    r"(?<![\w\\*])(\*{1,3}(?!\*)|_{1,3}|~~|==|\^\^)(?=\S)([^\n]{0,300}?[^\s\\])(?<![ \t]\*)\1"
+    r"(?:(?<=[^*]\*\*)|(?!\w))"
+)
 _PYTHON_NAMES = {name for kind in (dict, int, type) for name in dir(kind) if name.startswith("__")}
 _PYTHON_NAMES |= {"__all__", "__enter__", "__exit__", "__file__", "__getattr__", "__main__", "__post_init__"}
 _LINE_START = _Pattern(r"^[ \t>]*(?:#{1,6}[ \t]+|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?)?")
