@@ -156,7 +156,7 @@ def is_link_list(text: str, headings: tuple[str, ...] = ()) -> bool:
 
 
 def _letters(text: str) -> int:
-    return sum(letter.isalnum() for letter in text)
+    return sum(map(str.isalnum, text))
 
 
 def without_tags(text: str) -> str:
