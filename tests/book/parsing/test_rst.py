@@ -132,6 +132,14 @@ def test_many_substitutions_are_refused() -> None:
     assert texts(table), "its cells are no substitutions"
 
 
+def test_a_table_in_a_table_is_read_once() -> None:
+    inner = "+-----+-----+\n| A   | B   |\n+-----+-----+"
+    cells = "\n".join(f"| {line} | d     |" for line in inner.split("\n"))
+    outer = f"+{'-' * 15}+-------+\n{cells}\n+{'-' * 15}+-------+\n"
+    (text,) = texts(outer)
+    assert text.count("A") == 1
+
+
 def test_a_page_with_a_very_long_line_is_refused() -> None:
     assert texts("A lamp.\n\n" + "a" * 20_000 + "\n")[0] == "A lamp."
     with pytest.raises(ValueError, match="a line of more than 20000 characters"):

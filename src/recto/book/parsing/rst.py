@@ -279,7 +279,7 @@ class _Renderer:
         is_metadata = kind == "field_list" and level == 0 and not describes_object(_field_names(node))
         if kind in _INVISIBLE or is_metadata:
             return []
-        line = next((inner.line for inner in node.findall() if getattr(inner, "line", None)), 0)
+        line = node.line or next((inner.line for inner in node.findall() if getattr(inner, "line", None)), 0)
         anchors = [*self._pending, *sorted(node.get("ids", []), key=_is_numbered)]
         self._pending = []
         render = getattr(self, f"_{kind}", None)
@@ -418,7 +418,8 @@ class _Renderer:
 
     def _table(self, node: Any, level: int) -> list[TextBlock]:
         rows: list[list[str]] = []
-        for row in node.findall(lambda element: element.tagname == "row"):
+        parts = (part for group in node.children for part in group.children)
+        for row in (row for part in parts for row in part.children if row.tagname == "row"):
             cells = []
             for entry in row.children:
                 text = " ".join(block.as_cell() for block in self.children(entry, level + 1))

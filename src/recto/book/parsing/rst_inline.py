@@ -13,6 +13,7 @@ from recto.book.parsing.directives import role_text
 
 _PART_OF_PARAGRAPH = re.compile(r"(?s).{1,16000}(?:\n|\Z)|.+?(?:\n|\Z)")
 """What is read at a time: docutils copies the rest of a paragraph at each mark."""
+_MARKUP = re.compile(r"[*`|_\\]")
 _END_MARKS = ("emphasis", "strong", "interpreted_or_phrase_ref", "literal", "target", "substitution_ref")
 
 
@@ -38,6 +39,8 @@ def make_inliner(words_of: Mapping[str, str]) -> Any:
             setattr(inliner.patterns, name, _EndMark(getattr(inliner.patterns, name)))
 
     def parse(text: str, lineno: int, memo: Any, parent: Any) -> Any:
+        if not _MARKUP.search(text):
+            return [nodes.Text(text)] if text else [], []
         found, messages = list[Any](), list[Any]()
         for part in re.findall(_PART_OF_PARAGRAPH, text):
             for name in _END_MARKS:
