@@ -249,7 +249,10 @@ class _Rewriter:
             self.lines += self._inline(text, start).split("\n")
 
     def _text(self, line: str, top: _Opened | None) -> None:
-        if line.strip() and top:
+        if not line.strip():
+            self._put(line)
+            return
+        if top:
             top.options = False
         target = _TARGET.fullmatch(line) if self.format == MYST else None
         self.pending += [docutils_id(target[1])] if target else []
@@ -258,8 +261,8 @@ class _Rewriter:
             if self.format == MYST
             else self.format == D2L and _TABS.fullmatch(line)
         )
-        if target or is_mark or not line.strip():
-            self._put("" if target or is_mark else line)
+        if target or is_mark:
+            self._put("")
             return
         self.labels += [(self._number, name) for name in self.pending]
         self.pending.clear()
