@@ -24,7 +24,7 @@ import pytest
 import qdrant_edge
 
 from recto._util.files import replace_text
-from recto.errors import IndexDamaged, Unreachable
+from recto.errors import IndexDamaged, StorageError, Unreachable
 from recto.stores.edge import EdgeStore, engine, layout
 from recto.stores.edge import build as edge_build
 from recto.stores.edge.build import find_fault, send
@@ -96,6 +96,12 @@ def test_a_directory_in_place_of_a_file_is_damage(home: Path, store: EdgeStore) 
         EdgeStore(home).open("books")
     publish(store, "books", [chunk(1)])
     assert EdgeStore(home).open("books").info.warnings == ()
+    lock = directory(home) / "LOCK"
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(StorageError, match="Is a directory") as failed:
+        publish(store, "books", [chunk(2)])
+    assert f"Move {lock} away" in failed.value.hint
 
 
 @pytest.mark.parametrize("text", ["", "gen-999999\n", "../../etc\n", "\x00"])

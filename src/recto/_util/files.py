@@ -197,9 +197,11 @@ def disk_advice(error: OSError, path: Path, needed: Iterable[str] = _PERMISSIONS
     """Return what to do about an error of the file system; `needed` are the permissions that are needed."""
     if error.errno in _FULL:
         return "Free some space there"
+    culprit = Path(os.fsdecode(error.filename or path)).absolute()
+    if error.errno == errno.EISDIR:
+        return f"Move {culprit} away, because a file belongs there"
     if error.errno not in _DENIED:
         return "Check the path and the disk"
-    culprit = Path(os.fsdecode(error.filename or path)).absolute()
     there = next(path for path in (culprit, *culprit.parents) if os.path.exists(path))  # noqa: PTH110 - never raises
     kinds = [name for name in needed if name != "search" or there.is_dir()]
     missing = " and ".join(name for name in kinds if not os.access(there, _PERMISSIONS[name]))
