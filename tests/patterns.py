@@ -60,27 +60,44 @@ def uses(module: str, paths: Mapping[str, Path], built: Mapping[str, Sequence[st
 
 def _calls(module: ast.Module) -> Iterator[tuple[ast.Call, str, str]]:
     """Yield the calls that compile a pattern, with their function, and the constant that keeps it."""
+    compilers = {"_Pattern"}
 
     def visit(node: ast.AST, function: str, constant: str) -> Iterator[tuple[ast.Call, str, str]]:
+        children = ast.iter_child_nodes(node)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             function, constant = node.name, ""
         elif isinstance(node, ast.Assign | ast.AnnAssign) and not function:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             constant = target.id if isinstance(target, ast.Name) else ""
-        elif isinstance(node, ast.ImportFrom) and node.module == "re":
-            raise AssertionError("write `import re`, so that this test finds the patterns")
-        elif isinstance(node, ast.Call) and node.args and _compiles(node.func):
+            if node.value is not None and ast.unparse(node.value) == "cache(re.compile)":
+                compilers.add(constant)
+                return
+        elif isinstance(node, ast.Call) and (_is_method(node.func) or _named(node.func) in compilers):
             yield node, function, constant
-        for child in ast.iter_child_nodes(node):
+            children = iter([*node.args, *node.keywords])
+        elif _is_method(node) or _renames(node):
+            raise AssertionError(
+                "write `import re` and `re.compile(…)`, so that this test finds the patterns"
+            )
+        for child in children:
             yield from visit(child, function, constant)
 
     yield from visit(module, "", "")
 
 
-def _compiles(function: ast.expr) -> bool:
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        return function.value.id == "re" and function.attr in METHODS
-    return isinstance(function, ast.Name) and function.id == "_Pattern"
+def _is_method(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and _named(node.value) == "re" and node.attr in METHODS
+
+
+def _named(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _renames(node: ast.AST) -> bool:
+    """Return whether a name other than `re` is given to the module or to its functions."""
+    if isinstance(node, ast.Import):
+        return any(name.name == "re" and name.asname for name in node.names)
+    return isinstance(node, ast.ImportFrom) and node.module == "re"
 
 
 @cache
@@ -114,9 +131,6 @@ def _methods(paths: tuple[tuple[str, Path], ...]) -> defaultdict[tuple[str, str]
 def _values(
     call: ast.Call, module: str, place: str, built: Mapping[str, Sequence[str]]
 ) -> Iterator[tuple[str | bytes, int]]:
-    if place in built:
-        yield from ((pattern, 0) for pattern in built[place])
-        return
     try:
         names = vars(importlib.import_module(module))
     except (ImportError, SystemExit):  # a framework that is not installed
@@ -127,6 +141,9 @@ def _values(
     try:
         pattern, flags = (_evaluate(part, names) for part in (call.args[0], *stated[:1], ast.Constant(0))[:2])
     except NameError as error:
+        if place in built:
+            yield from ((pattern, 0) for pattern in built[place])
+            return
         raise UnknownPatternError(
             f"{place} builds a pattern from local values: make it a constant, or add samples to BUILT"
         ) from error

@@ -102,3 +102,27 @@ def test_a_pattern_of_local_values_needs_samples(tmp_path: Path) -> None:
     )
     assert slow_input(module_constant)
     assert not slow_input(local)
+
+
+def test_samples_and_other_names_hide_no_pattern(tmp_path: Path) -> None:
+    module = tmp_path / "planted.py"
+    local = "def f(name):\n    re.sub(name, '', '')\n    return re.search('[ ]+x', name)\n"
+    stored = "cached = cache(re.compile)\n\ndef g(text):\n    return cached('[ ]+y').search(text)\n"
+    module.write_text(f"import re\nfrom functools import cache\n\n{local}\n{stored}")
+    sample, constant, cached = uses("planted", {"planted": module}, {"planted:f": ["a"]})
+    assert [use.pattern for use in (sample, constant, cached)] == ["a", "[ ]+x", "[ ]+y"]
+
+
+@pytest.mark.parametrize(
+    "text", ["import re as r", "from re import compile", "import re\nx = map(re.compile, 'ab')"]
+)
+def test_a_module_that_hides_its_patterns_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "hidden.py").write_text(text)
+    with pytest.raises(AssertionError, match="so that this test finds the patterns"):
+        list(uses("hidden", {"hidden": tmp_path / "hidden.py"}, {}))
+
+
+@pytest.mark.slow
+def test_every_pattern_is_found_and_every_sample_is_used() -> None:
+    places = {use.place for module in PATHS for use in uses(module, PATHS, BUILT)}
+    assert set(BUILT) <= places

@@ -192,6 +192,19 @@ def test_comments_of_a_summary_are_not_read(tmp_path: Path) -> None:
     assert "unlisted.md" not in pages_of(root)
 
 
+def test_more_files_that_the_navigation_does_not_list_than_pages_are_named(tmp_path: Path) -> None:
+    files = {"book.toml": "", "src/SUMMARY.md": "- [A](a.md)\n", "src/a.md": "# A\n\n{{#include b.md}}\n"}
+    root = write(tmp_path / "few", files)
+    write_pages(root / "src", "b.md", "c.md")
+    book = open_book(root)
+    assert [page.path for page in book.pages()] == ["a.md"]
+    assert not any("navigation" in note for note in book.notes), "as many as pages; one is included"
+    write_pages(root / "src", "d.md", "e.md", "f.md")
+    book = open_book(root)
+    list(book.pages())
+    assert "4 files not in the navigation, so not indexed: c.md, d.md, e.md, ..." in book.notes
+
+
 def test_a_locale_of_starlight_in_another_case(tmp_path: Path) -> None:
     config = STARLIGHT % "locales: { root: {}, 'zh-cn': {} }"
     root = write_pages(tmp_path / "lights", "src/content/docs/a.md", "src/content/docs/zh-CN/a.md")

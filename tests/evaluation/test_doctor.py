@@ -32,6 +32,7 @@ from recto.testing.parts import chunk, publish, publish_lexical
 from recto.types.index import Calibration
 from recto.types.search import Vector
 from tests import breaking
+from tests.book.files import write, write_pages
 from tests.conftest import COHERE_KEY
 from tests.conftest import QDRANT_KEY as KEY
 from tests.doubles.cohere import CohereDouble
@@ -86,7 +87,7 @@ def test_missing_includes_and_unresolved_markup(house: Path, tmp_path: Path, emb
     assert includes.evidence == (f"1 included file could not be resolved: {SOIL}: gone.md (missing).",)
     assert "recto index" in includes.repair
     (markup,) = [one for one in found if one.name == "markup"]
-    assert markup.severity == "note"
+    assert markup.severity == "warning"
     assert markup.message.endswith("kept as text: 1 {{…}} (template)")
 
 
@@ -104,6 +105,15 @@ def test_files_that_cannot_be_read_and_damage_by_reading_have_a_repair(
     assert found["empty_heading"].evidence[0].startswith(f"{SOIL}, lines ")
     assert all("recto index" in found[name].repair for name in ("unread", "empty_heading"))
     assert {finding.severity for finding in found.values()} == {"warning"}
+
+
+def test_a_book_of_which_most_files_are_not_listed(tmp_path: Path, embedder: Embedder) -> None:
+    files = {"book/book.toml": "", "book/src/SUMMARY.md": "- [A](a.md)\n"}
+    write_pages(write(tmp_path, files) / "book" / "src", "a.md", "b.md", "c.md")
+    index_house(tmp_path / "book", tmp_path, embedder)
+    found = bad(examined(tmp_path))["unlisted"]
+    assert found.severity == "warning"
+    assert found.evidence == ("2 files not in the navigation, so not indexed: b.md, c.md.",)
 
 
 def test_another_precision_is_only_information(house: Path) -> None:

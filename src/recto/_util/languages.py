@@ -57,7 +57,7 @@ _SCRIPTS = {
 _LETTERS_OF = {"ur": "ٹڈڑںے", "fa": "پچژگ", "uk": "іїєґ", "bg": "ъщ", "sr": "јљњћђ"}
 """Letters that other languages with the same script rarely have."""
 _MIN_SHARE = 0.02  # of the letters of a text that must be such letters
-_CODE = rf"(?sm)^({FENCE_MARKS}).*?^\1|`[^`\n]*`|https?://\S+|<[^>\n]*>"
+_CODE = rf"(?sm)^((?>{FENCE_MARKS})).*?^\1|`[^`\n]*`|https?://\S+|<[^<>\n]*>"
 _LONGEST = 3_000  # characters of a text that are looked at
 _WORD = r"[^\W\d_]+"
 _MIN_HITS = 3  # stop words of a language that a text must have

@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"v?\d+(?:\.\d+)*")
 _SUBWORD = re.compile(r"\w+")
 _PART = re.compile(r"[^\W\d_]+|\d+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
-_QUOTED = r'"[^"\n]+"|“[^”\n]+”|`[^`\n]+`'
+_QUOTED = r'"[^"\n]+"|“[^“”\n]+”|`[^`\n]+`'
 EXACT_MARK = "="
 """The prefix of terms that are words as written."""
 MAX_WORD = 64  # characters; a longer token is encoded data, not a word

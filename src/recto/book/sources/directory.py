@@ -168,6 +168,10 @@ class SiteRules(ABC):
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
 
+    def is_unlisted(self, name: str) -> bool:  # noqa: ARG002
+        """Return whether a file would be a page if the navigation listed it."""
+        return False
+
     @abstractmethod
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, which has a local URL; return why it is left out, such as `draft`."""
@@ -249,6 +253,8 @@ class PageDirectory:
     notes: list[str] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
     """The number of documents that no reader reads, by their suffix."""
+    unlisted: list[str] = field(default_factory=list)
+    """The files that would be pages if the navigation listed them."""
 
     def names(self) -> list[str]:
         """Return the pages in the order of their names; record those that cannot be read in `refused`."""
@@ -256,6 +262,8 @@ class PageDirectory:
         names = [self.below or start.name] if start.is_file() else self._walk(start)
         pages: list[str] = []
         for name in names:
+            if self.rules.is_unlisted(name):
+                self.unlisted.append(name)
             if not self.rules.wants(name):
                 suffix, format = Path(name).suffix.lower(), format_of(name)
                 is_page = format is not None and not (format.common or self.rules.expands(name))

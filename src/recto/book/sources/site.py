@@ -125,6 +125,14 @@ class Site(Generator, SiteRules):
         is_page = name.lower().endswith(self.suffixes) and self.format_of(name) is not None
         return is_page and not self._excluded(name) and not self._left_out(name)
 
+    def is_unlisted(self, name: str) -> bool:
+        """Return whether a file would be a page if the navigation listed it; a README would not."""
+        file = name.rpartition("/")[2]
+        if not self.only_listed or name in self.sections or file.startswith(("_", ".")):
+            return False
+        is_page = file.lower().endswith(self.suffixes) and not file.partition(".")[0].isupper()
+        return is_page and not self._excluded(name) and not self._left_out(name)
+
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file."""
         head = split_front_matter(page.text)[0]

@@ -87,6 +87,7 @@ _MOST_COMMANDS = 20  # in a message; as many as a screen has lines
 NO_GENERATOR = "plain"
 NO_INFO = BookInfo()
 _DOCS = "docs/"
+_MOST_NAMES = 3
 _UNPUBLISHED = "the site does not publish them as pages; index their directory as a book of its own"
 _PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
 """Titles that name the first page, not the book."""
@@ -358,10 +359,25 @@ class BookTree:
         shared = [(url, count) for url, count in addresses.items() if count > 1]
         self.notes[:] = [
             *self._open_notes,
+            *self._unlisted_note(),
             *include_notes(self._includes),
             *(f"Left out: {plural(count, f'{reason} page')}." for reason, count in skipped.items()),
             *(f"{count} pages have the same URL {url}." for url, count in shared[:5]),
         ]
+
+    def _unlisted_note(self) -> Iterator[str]:
+        """Say which files the navigation does not list, if they are more than the pages."""
+        included = self.included_files
+        names = [
+            name
+            for directory, _ in self._directories
+            for name in sorted(directory.unlisted)
+            if directory.root / name not in included
+        ]
+        if len(names) > len(self._files):
+            listed = ", ".join(names[:_MOST_NAMES])
+            end = ", ..." if len(names) > _MOST_NAMES else "."
+            yield f"{plural(len(names), 'file')} not in the navigation, so not indexed: {listed}{end}"
 
 
 def _limited(directory: PageDirectory, name: str) -> Iterator[Page | str | Failure]:

@@ -240,6 +240,9 @@ def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
         message = f"Not read, so not in the index: {plural(len(plan.failed), 'file')}"
         repair = f"Correct these files or leave them out, then run {context.index_command()}"
         yield warning("unread", message, *map(str, plan.failed[:10]), repair=repair)
+    if unlisted := [line for line in plan.notes if "not in the navigation" in line]:
+        repair = f"If they belong to the book, list them, then run {context.index_command()}"
+        yield warning("unlisted", "Most files of the book are not indexed", *unlisted, repair=repair)
     # A page without text is new in every run: there is nothing of it to index.
     compared = [page for page in plan.pages if page.chunks or page.state is not PageState.NEW]
     states = Counter(page.state for page in compared)
@@ -328,7 +331,7 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
         yield ok(f"{plural(result.checked, 'chunk')} checked, no damage", *evidence)
     if markup:
         repair = "Index the built site instead, if these parts of the pages matter"
-        yield note("markup", describe_leftovers(result.markup), *markup.places, repair=repair)
+        yield warning("markup", describe_leftovers(result.markup), *markup.places, repair=repair)
     other_model = IssueKind.OTHER_MODEL in issues
     if not by_recto and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"
