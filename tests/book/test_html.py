@@ -257,6 +257,12 @@ def test_hostile_pages_are_read(html: str) -> None:
     assert "word" in " ".join(text for _, text in blocks(parse_html(html)))
 
 
+def test_a_page_with_too_many_tags_is_refused() -> None:
+    assert parse_html("<p>word</p>" * 40_000).sections
+    with pytest.raises(ValueError, match="more than 80000 tags"):
+        parse_html("<br>" * 80_001)
+
+
 @given(st.text(alphabet="<>/=\"' abdlipretu!-&;#x1\n", max_size=300))
 def test_any_html_is_parsed(html: str) -> None:
     parse_html(html)

@@ -46,6 +46,7 @@ _MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|pan
 _DEEPEST = 24
 _MOST_COLUMNS = 100
 _MOST_IDS = 50  # that wait for the next block
+_MOST_TAGS = 80_000  # opening and closing; the largest pages of API references have 60 000
 _ORDINAL = re.compile(r"\d{1,9}")
 _TAB_LEVELS = 2  # from a panel or a tab list up to the element that holds both
 
@@ -58,6 +59,8 @@ def parse_html(html: str, *, title: str = "", url: str = "") -> Document:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError as error:
         raise missing_extra("Reading a website", "crawl") from error
+    if html.count("<") > _MOST_TAGS:
+        raise ValueError(f"it has more than {_MOST_TAGS} tags (split it into several pages)")
     tree = LexborHTMLParser(simplify(html))
     content = main_content(tree)
     rendered = _Renderer(content).render() if content is not None else []
