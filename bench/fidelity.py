@@ -38,6 +38,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from bench.common import new_parser, table
 from recto._util.languages import UNSPACED
 from recto.book.parsing import read
+from recto.book.parsing.markdown.diagrams import diagram_labels
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.protocols import Source
@@ -64,7 +65,10 @@ _DROPPED = (
     ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
     ".header-section-number, .appendix-number, .sd-stretched-link, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
-    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
+    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text, .mkdocstrings-source, .doc-labels, "
+    "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, .md-post--excerpt, "
+    "details:has(> summary:lexbor-contains('Other versions and variants')), "
+    "details:has(> summary:lexbor-contains('Full file preview'))"
 )
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
@@ -76,6 +80,7 @@ _GENERATED = re.compile(
     r"(?:^|/)(?:404|search|genindex[\w-]*|(?:py-)?modindex|print(?:_page)?|toc|tags|_[\w-]+(?=/)|[\w-]+-modindex)"
     r"(?:/|\.html$|$)"
 )
+_TAG = re.compile(r"</?[a-z][^<>]*>")
 _REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
@@ -116,9 +121,9 @@ class BuiltPage:
         self.links = max(navigations, key=len, default=[])
         main = next((node for selector in _MAIN if (node := tree.css_first(selector)) is not None), tree.body)
         self.headings = list(_heading_ids(main)) if main is not None else []
-        for formula in tree.css(".katex-mathml"):
-            tex = formula.css_first("annotation")
-            formula.replace_with(f" {tex.text() if tex is not None else ''} ")
+        for node in tree.css(".katex-mathml, .mermaid, .termy pre"):
+            lines = (node.css_first("annotation") or node).text().split("\n")
+            node.replace_with(f" {_TAG.sub('', ' '.join(diagram_labels(lines) or lines))} ")
         for node in tree.css(_DROPPED):
             node.decompose()
         for node in tree.css(_BREAKS):
