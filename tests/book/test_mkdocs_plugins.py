@@ -165,9 +165,19 @@ class A(LibBase):
 
     Args:
         x: The x.
+
+    Attributes:
+        y: The y.
     '''
+    y: str
     def __init__(self, x: int) -> None:
         self.size = x
+    def run(self) -> bool:
+        '''Run.
+
+        Returns:
+            Whether it ran.
+        '''
 """
     files = {"mkdocs.yml": "plugins: [mkdocstrings]\n", "docs/a.md": "# A\n\n", "app.py": code}
     for style, expected in (("table", "`int`, required"), ("list", "`int`"), ("spacy", "type: `int`")):
@@ -177,6 +187,8 @@ class A(LibBase):
         files["docs/a.md"] += f"::: app.A\n    options: {options}\n\n"
         (page,) = open_book(write(tmp_path, files)).pages()
         assert f"- `x` ({expected}): The x." in page.text
+    assert page.text.count("- `y` (`str`): The y.") == 3
+    assert "- (`bool`): Whether it ran." in page.text
     assert page.text.count("Bases: `Base`") == page.text.count("`size = x` { #app.A.size }") == 3
 
 

@@ -46,12 +46,13 @@ def as_markdown(doc: str, types: Mapping[str, tuple[str, str]]) -> str:
             yield from ("```pycon", *body.split("\n"), "```") if is_session else body.split("\n")
             return
         items = _numpy_items(body) if is_numpy else _google_items(body)
-        for item, stated, text in items:
+        for index, (item, stated, text) in enumerate(items):
             plain = item.replace("\\", "")  # of `*args`
-            type, default = types.get(plain.lstrip("*"), ("", ""))
+            key = plain.lstrip("*") or ("return" if name in _RESULTS and not index else "")
+            type, default = types.get(key, ("", ""))
             default = default if _FIELDS.get(name) == "param" else ""
             notes = ", ".join(filter(None, (f"`{stated}`" if stated else type, default)))
-            head = (f"`{plain}`" if plain else "") + (f" ({notes})" if notes else "")
+            head = " ".join(filter(None, (f"`{plain}`" if plain else "", f"({notes})" if notes else "")))
             first, *others = (f"{head}: {text}" if head and text else head or text).split("\n")
             yield from (f"- {first}", *(f"    {line}".rstrip() for line in others))
 

@@ -189,7 +189,8 @@ class DocumentedCode(Code):
             bases = (annotation_of(base) for base in node.bases)
             names = (module.imports.get(base, ("", ""))[1] or base for base in bases)
             yield from ("Bases: " + ", ".join(f"`{name}`" for name in names), "")
-        types = dict[str, tuple[str, str]]()
+        stated = [item for item in getattr(node, "body", ()) if isinstance(item, ast.AnnAssign)]
+        types = {ast.unparse(item.target): (f"`{annotation_of(item.annotation)}`", "") for item in stated}
         if isinstance(function, Function):
             if function is not node and options.get("merge_init_into_class") is True:
                 doc = f"{doc}\n\n{ast.get_docstring(function) or ''}".strip()
@@ -198,12 +199,9 @@ class DocumentedCode(Code):
             doc += "\n".join(
                 f"    {name}:\n{textwrap.indent(text, ' ' * 8)}" for name, text in described.items()
             )
-            types = (
-                {}
-                if is_property(function)
-                else _types(function, str(options.get("docstring_section_style", "table")))
-            )
-            self._left -= len(doc) + sum(_CHARGE + len(type) for type, _ in types.values())
+            style = str(options.get("docstring_section_style", "table"))
+            types |= {} if is_property(function) else _types(function, style)
+        self._left -= len(doc) + sum(_CHARGE + len(type) for type, _ in types.values())
         text = _shifted(as_markdown(doc, types), path, level)
         open_fence = ["```"] if len(_FENCE.findall(text)) % 2 else []
         yield from (*text.split("\n"), *open_fence, "")
@@ -296,7 +294,7 @@ def _documented(function: Function) -> tuple[Function, dict[str, str]]:
 
 
 def _types(function: Function, style: str) -> dict[str, tuple[str, str]]:
-    """Return the types and defaults of the parameters of a function, as a style of sections shows them."""
+    """Return the types and defaults of the parameters of a function, and the type of its result."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
@@ -313,6 +311,8 @@ def _types(function: Function, style: str) -> dict[str, tuple[str, str]]:
             f"default: `{' '.join(ast.unparse(defaults[item]).split())}`" if item in defaults else required
         )
         types[item.arg] = type, default
+    if function.returns:
+        types["return"] = f"{label}`{annotation_of(function.returns)}`", ""
     return types
 
 
