@@ -15,10 +15,12 @@ that a server sends for its address. The row of figures:
 
 Left out of the built content is what is not read there: navigation (also lists of contents and toctrees),
 footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, numbers
-of sections and figures, the label of a theme's list of changes, and text for screen readers only. Formulas of
-KaTeX count as their TeX. The texts of images may be in the source, but need not. The text of the source is
-its titles, headings and blocks without markup (`plain_text`) and without the numbers of lists. Words are runs
-of letters and digits in lower case; a character of a script without spaces is a word.
+of sections and figures, callouts, the code of documented objects, collapsed copies of listings, excerpts of
+posts, labels of a theme's tables, objects and lists of changes, and text for screen readers only. Formulas of
+KaTeX count as their TeX, diagrams of Mermaid as their labels. The texts of images may be in the source, but
+need not. The text of the source is its titles, headings and blocks without markup (`plain_text`) and without
+the numbers of lists. Words are runs of letters and digits in lower case; a character of a script without
+spaces is a word.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from bench.common import new_parser, table
 from recto._util.languages import UNSPACED
 from recto.book.parsing import read
+from recto.book.parsing.markdown.diagrams import diagram_labels
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.protocols import Source
@@ -58,13 +61,15 @@ _DROPPED = (
     ".header-anchor, .hash-link, .anchorjs-link, a.anchor, .sl-anchor-link, .viewcode-link, "
     ".toctree-wrapper ul, .contents, #toc, #TOC, .table-of-contents, .linenos, .linenodiv, .lineno, "
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
-    ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
-    ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
-    "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, "
-    ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
-    ".header-section-number, .appendix-number, .sd-stretched-link, "
+    ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, .rst-footer-buttons, "
+    ".VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, [class*=language-] > span.lang, "
+    "[x-cloak] ~ [x-cloak], .print\\:hidden, .boring, .section-index, .section-number, .caption-number, "
+    ".tableofcontents-wrapper, .d-print-none, .header-section-number, .appendix-number, .sd-stretched-link, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
-    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
+    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text, .doc-labels, .conum, .conum + b, "
+    "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, .md-post--excerpt, details:"
+    "has(> summary:lexbor-contains('Source code in'), > summary:lexbor-contains('Full file preview'), "
+    "> summary:lexbor-contains('Other versions and variants'))"
 )
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
@@ -79,8 +84,7 @@ _GENERATED = re.compile(
 _REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
-_ENOUGH = 0.99
-_WORST, _EXAMPLES, _LONGEST = 10, 8, 12
+_ENOUGH, _WORST, _EXAMPLES, _LONGEST = 0.99, 10, 8, 12
 _SHARES = ("titles", "anchors", "headings", "order", "built words", "source words", "pages ≥ .99")
 
 
@@ -101,13 +105,10 @@ class BuiltPage:
 
     def __init__(self, html: str) -> None:
         tree = LexborHTMLParser(html)
-        root = tree.css_first("html[lang]")
-        self.lang = (root.attributes.get("lang") or "").lower() if root is not None else ""
-        self.ids = {
-            node.attributes.get(key) or "" for node in tree.css("[id], [name]") for key in ("id", "name")
-        }
-        following = tree.css_first(_NEXT)
-        self.next = (following.attributes.get("href") or "") if following is not None else ""
+        self.lang = next((node.attributes["lang"] or "" for node in tree.css("html[lang]")), "").lower()
+        named = tree.css("[id], [name]")
+        self.ids = {node.attributes.get(key) or "" for node in named for key in ("id", "name")}
+        self.next = next((node.attributes.get("href") or "" for node in tree.css(_NEXT)), "")
         navigations = [
             [link.attributes["href"] or "" for link in one.css("a[href]")]
             for one in tree.css("[class*=idebar], [id*=idebar]") or tree.css("nav, aside")
@@ -115,18 +116,17 @@ class BuiltPage:
         # Others than the one with the most links are tabs, or lead to the next page.
         self.links = max(navigations, key=len, default=[])
         main = next((node for selector in _MAIN if (node := tree.css_first(selector)) is not None), tree.body)
-        self.headings = list(_heading_ids(main)) if main is not None else []
-        for formula in tree.css(".katex-mathml"):
-            tex = formula.css_first("annotation")
-            formula.replace_with(f" {tex.text() if tex is not None else ''} ")
+        for node in tree.css(".katex-mathml, .mermaid, .termy pre"):
+            lines = (node.css_first("annotation") or node).text().split("\n")
+            node.replace_with(f" {re.sub('</?[a-z][^<>]*>', '', ' '.join(diagram_labels(lines) or lines))} ")
         for node in tree.css(_DROPPED):
             node.decompose()
+        self.headings = list(_heading_ids(main)) if main is not None else []
         for node in tree.css(_BREAKS):
             node.insert_before(" ")
             node.insert_after(" ")
         first = main.css_first("h1, section.normal > .level2 > h2") if main is not None else None
-        top = first or tree.css_first("h1")
-        nodes = (top, tree.css_first("title"))
+        nodes = (first or tree.css_first("h1"), tree.css_first("title"))
         self.titles = [" ".join(node.text().split()) if node is not None else "" for node in nodes]
         alts = main.css("img[alt]") if main is not None else []
         self.alternatives = Counter(words(" ".join(image.attributes["alt"] or "" for image in alts)))
@@ -239,7 +239,7 @@ def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
     for file in sorted({file for file in build.rglob("*.html") if file.is_file()} - places.keys()):
         name = file.relative_to(build).as_posix()
         html = "" if _GENERATED.search(name) else file.read_text("utf-8", "replace")
-        if not html or _REDIRECT.search(html[:4000]):
+        if not html or _REDIRECT.search(html[:4000]) or "md-post--excerpt" in html:
             continue
         other = BuiltPage(html)
         if tuple(other.words) not in known and other.lang in languages:
@@ -272,8 +272,8 @@ def main() -> None:
     result = compare(open_book(options.source, site), options.built.resolve(), options.site_url)
     figures = result.figures()
     if options.json:
-        details = list(result.details())
-        print(json.dumps({**figures, "differences": details}, indent=2, ensure_ascii=False))
+        differences = {"differences": list(result.details())}
+        print(json.dumps(figures | differences, indent=2, ensure_ascii=False))
         return
     print(table(["book", *figures], [[options.source.name, *figures.values()]]))
     print("\n".join(result.details() if options.verbose else ()))

@@ -54,6 +54,17 @@ def anchors(book: Source) -> dict[str, list[str]]:
     return {page.path: [section.anchor for section in read(page).sections] for page in book.pages()}
 
 
+@pytest.mark.parametrize(("stated", "first"), [("", "index"), ("start_page: lamp:wick.adoc\n", "wick")])
+def test_start_page_is_before_the_navigation_that_does_not_list_it(
+    tmp_path: Path, stated: str, first: str
+) -> None:
+    navigation = {"docs/modules/ROOT/nav.adoc": "* xref:stairs.adoc[]\n"}
+    component = {"docs/antora.yml": ANTORA["docs/antora.yml"] + stated}
+    book = open_book(write(tmp_path, {**ANTORA, **navigation, **component}))
+    files = [page.path.rpartition("/")[2] for page in book.pages()]
+    assert files[:2] == [f"{first}.adoc", "stairs.adoc"]
+
+
 def test_antora(tmp_path: Path) -> None:
     book = open_book(write(tmp_path, ANTORA))
     pages = list(book.pages())

@@ -53,7 +53,9 @@ def test_mdbook(tmp_path: Path) -> None:
     assert text_of(pages["tower.md"]) == "The beacon is lit."
     assert text_of(pages["ch01-stairs.md"]) == "```python\nclimb()\n```\n```python\na = 1\nb = 2\n```"
     assert text_of(pages["lamp.md"]).startswith("```python\na = 1")
-    assert text_of(pages["lamp.md"]).endswith("\n{{#include escaped.md}}")
+    assert text_of(pages["lamp.md"]).endswith(
+        "\nThe `{{#include}}` and {{#toc}}{{/toc}}\n{{#include escaped.md}}"
+    )
     assert addresses(pages_of(tmp_path / "lights/src/sea")) == {"sea/waves.md": "sea/waves.html"}, "a part"
 
 

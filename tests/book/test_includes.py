@@ -71,9 +71,14 @@ def check_lines(written: str, page: Page) -> None:
         ("{!snippets/code.py[ln:2-3,5]!}", "line2 = 2\nline3 = 3\nline5 = 5\n"),
         ("{!snippets/code.py!lines=1 6-7}", "line1 = 1\nline6 = 6\nline7 = 7\n"),
         ("Before {!snippets/a.md!} after", "Before Words of a. after"),
-        ("{* snippets/code.py *}", f"```python\n{CODE}```"),
-        ("{* snippets/code.py ln[1:2,5] hl[2] *}", "```python\nline1 = 1\nline2 = 2\n\nline5 = 5\n```"),
-        ("{* snippets/code.py ln[0] *}", f"```python\n{CODE}```"),
+        ("{* snippets/code.py *}", f'```python title="Python 3.8+"\n{CODE}```'),
+        (
+            "{* snippets/code.py ln[1:2,5] hl[2] *}",
+            "\nline1 = 1\nline2 = 2\n\n# Code here omitted 👈\n\nline5 = 5\n\n# Code below omitted 👇\n```",
+        ),
+        ("{* snippets/code.py ln[6:7] *}", "# Code above omitted 👆\n\nline6 = 6\nline7 = 7\n```"),
+        ('{* snippets/code.py ln[0] title["a b.py"] *}', f'title="Python 3.8+ a b.py"\n{CODE}```'),
+        ("{* snippets/code_an_py310.py *}", '```python title="Python 3.10+"\npass\n```'),
         ('--8<-- "snippets/a.md"', "Words of a."),
         ("-8<- 'snippets/a.md'", "Words of a."),
         ('--8<-- "snippets/code.py:3:4"', "\nline3 = 3\nline4 = 4\n"),
@@ -95,6 +100,7 @@ def test_directive_is_replaced_by_its_file(tmp_path: Path, directive: str, expec
         "snippets/a.md": "---\ntitle: not shown\n---\nWords of a.\n",
         "snippets/b.md": "The start.\n<!-- s -->\nMiddle.\n<!-- e -->\nThe end.\n",
         "snippets/code.py": CODE,
+        "snippets/code_an_py310.py": "pass\n",
         "snippets/marked.py": "x = 1\n# --8<-- [start:body]\ndef f():\n    # --8<-- [start:inner]\n    return 1\n# --8<-- [end:body]\n",
     }
     source, expanded = opened(mkdocs(tmp_path, page, files))

@@ -107,7 +107,7 @@ def test_documented_code_without_mkdocstrings(tmp_path: Path) -> None:
     (loaded,) = source.pages()
     (section,) = read(loaded).sections
     text = "\n".join(block.text for block in section.blocks)
-    assert text.startswith("**`pkg.Foo(size=1)`**\nFoo is a class of frobnication.")
+    assert text.startswith("**`class pkg.Foo(size=1)`**\nFoo is a class of frobnication.")
     assert text.endswith("**`bar(x)`**\nReturn the bar of x.\n**`bare()`**")
     assert source.notes == ["1 included file could not be resolved: a.md: pkg.cli (missing)."]
 
@@ -130,6 +130,8 @@ class App:
         The **name**.
         \'\'\')] = "x", count: Annotated[int, Gt(0)]) -> None:
         \'\'\'Start.\'\'\'
+        self.name = name
+        self.open: Annotated[bool, Doc("Whether it is open.")] = True
     def run(self) -> None:
         \'\'\'Run.\'\'\'
         self.state = 1
@@ -142,11 +144,52 @@ class App:
     sections = read(next(iter(open_book(write(tmp_path, files)).pages()))).sections
     assert [(part.headings[-1], part.anchor) for part in sections] == [
         ("app.App", "app.App"),
+        ("open", "app.App.open"),
         ("run", "app.App.run"),
     ]
     texts = [block.text for block in sections[0].blocks]
     assert texts[:2] == ["```python\nApp(*, name='x', count)\n```", "Start."]
     assert texts[3] == "- `name` (`str`, default: `'x'`): The **name**."
+    assert [block.text for block in sections[1].blocks] == [
+        "```python\nopen = True\n```",
+        "Whether it is open.",
+    ]
+
+
+def test_parts_of_documented_code(tmp_path: Path) -> None:
+    """Undocumented attributes, bases under their own names, and the styles of sections."""
+    code = """
+from lib import Base as LibBase
+class A(LibBase):
+    '''A.
+
+    Args:
+        x: The x.
+
+    Attributes:
+        y: The y.
+    '''
+    y: str
+    def __init__(self, x: int) -> None:
+        self.size = x
+    def run(self) -> bool:
+        '''Run.
+
+        Returns:
+            Whether it ran.
+        '''
+"""
+    files = {"mkdocs.yml": "plugins: [mkdocstrings]\n", "docs/a.md": "# A\n\n", "app.py": code}
+    for style, expected in (("table", "`int`, required"), ("list", "`int`"), ("spacy", "type: `int`")):
+        options = (
+            f"{{docstring_section_style: {style}, merge_init_into_class: true, show_if_no_docstring: true}}"
+        )
+        files["docs/a.md"] += f"::: app.A\n    options: {options}\n\n"
+        (page,) = open_book(write(tmp_path, files)).pages()
+        assert f"- `x` ({expected}): The x." in page.text
+    assert page.text.count("- `y` (`str`): The y.") == 3
+    assert "- (`bool`): Whether it ran." in page.text
+    assert page.text.count("Bases: `Base`") == page.text.count("`size = x` { #app.A.size }") == 3
 
 
 @pytest.mark.parametrize(
@@ -331,3 +374,13 @@ def test_navigation_of_directories(tmp_path: Path, plugin: str, files: dict[str,
     assert [page.path for page in source.pages()] == expected.split()
     titles = {page.path: page.title for page in source.pages()}
     assert titles.get("z.md") in ("First" if plugin == "awesome-nav" else "Z", None)
+
+
+def test_badges_and_code_of_the_site(tmp_path: Path) -> None:
+    """Shortcodes of Material for MkDocs are their text; hooks and plugins that run code are named."""
+    page = "# A\n\n<!-- md:version insiders-9.2.0 -->\n<!-- md:default `x y` -->\n<!-- md:default none -->\n"
+    config = "hooks: [docs/hooks.py]\nplugins: [search, macros]\n"
+    source = open_book(write(tmp_path, {"docs/a.md": page, "mkdocs.yml": config}))
+    (section,) = read(next(iter(source.pages()))).sections
+    assert [block.text for block in section.blocks] == ["9.2.0\n`x y`"]
+    assert source.notes == ["Not run, so what they write is not read: docs/hooks.py, macros."]

@@ -244,6 +244,7 @@ def test_plain_text_is_what_a_reader_sees() -> None:
     others = [" ".join(line.split()) for line in lines[2:]]
     assert others == ["Name Use", "a|b c", "x", "a.js", "run(1)", "1. First"]
     assert plain_text("Call `a::\nb` and `c`\n> or `d\n> e` f") == "Call a::\nb and c\nor d\ne f"
+    assert plain_text(r"An \<item>, <b>bold</b>") == "An <item>, bold"
     assert plain_text("```sh {1} [Linux, macOS]\nls\n```") == "Linux, macOS\nls"
     assert plain_text("~~~md\n```rust,ignore\nx\n```\n~~~") == "```rust,ignore\nx\n```"
     code = f"url = 'https://a.example/{'b' * 200}'"

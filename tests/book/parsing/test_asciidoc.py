@@ -104,6 +104,7 @@ def test_the_attributes_of_ids(attributes: str, anchor: str) -> None:
         (',===\na,"b, c"\n,===', "| a | b, c |\n| --- | --- |"),
         ("[appendix]\n== A\n\nSee <<_a>>, <<gone>>.", "See Appendix A: A, [gone]."),
         ("The `<<<<<`, `=====`, and `>>>>>` lines.", "The `<<<<<`, `=====`, and `>>>>>` lines."),
+        ("A <name> of `<x>`, ``a```'s and ``b``", "A \\<name> of `<x>`, `a`’s and `b`"),
         ("////\n== no\n////\n// no\nyes", "yes"),
         ("chart::a[b]\n\n--\n[discrete]\n== C\n\nd\n--", "chart::a[b]\n\n**C**\n\nd"),
         ("====\n== not a heading\n====\n\n  literal\n  == text", "== not a heading\n\n```\nliteral\n== text\n```"),

@@ -38,6 +38,7 @@ class _Component:
     name: str
     version: str
     navigation: list[str] = field(default_factory=list)
+    start: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -78,7 +79,15 @@ class AntoraSite(Preprocessor, Site):
             raise UnreadableSite(f"{config_file.name}: there is no antora.yml in {self.directory.name}")
         self.title = self.title or (self._read_titles[0] if len(self._components) == 1 else "")
         self._page_titles: dict[Path, str] = {}
-        self.list_pages([entry for component in self._components for entry in self._entries(component)])
+        for component in self._components:
+            entries = list(self._entries(component))
+            start = self.page_file(component.start, component.folder / "modules/ROOT/nav.adoc")
+            name = (
+                start.relative_to(self.root).as_posix() if start and start.is_relative_to(self.root) else ""
+            )
+            is_listed = not name or any(entry[0] == name for entry in entries)
+            # The start page comes before the navigation that does not list it.
+            self.list_pages(entries if is_listed else [(name, "", ()), *entries])
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order the pages, and set their modules."""
@@ -102,7 +111,9 @@ class AntoraSite(Preprocessor, Site):
         }
         attributes = {**self._shared[0], **_attribute_values(data)[2], **self._shared[1], **values}
         segment = self._latest if self._latest and not data.get("prerelease") else version
-        return _Component(file.parent, text_of(data, "name"), segment, texts_of(data.get("nav")), attributes)
+        start = text_of(data, "start_page") or "index.adoc"
+        name, listed = text_of(data, "name"), texts_of(data.get("nav"))
+        return _Component(file.parent, name, segment, listed, start, attributes)
 
     def _place(self, file: Path) -> tuple[_Component, str, str, str] | None:
         """Return the component, the module, the family and the path of a file."""

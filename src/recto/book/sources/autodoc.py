@@ -21,6 +21,7 @@ from recto.book.sources.signatures import (
     Function,
     annotation_of,
     decorators_of,
+    described_type,
     is_property,
     kind_of,
     parameters_of,
@@ -84,7 +85,7 @@ class Module:
 class Code:
     """The Python modules below the directories that hold the documented code."""
 
-    inherits_docs = True  # whether a member without a docstring has that of the base class
+    inherits_docs = True  # a member without a docstring has that of the base class, an attribute is bare
 
     def __init__(self, roots: Sequence[Path], bounds: Path, options: AutodocOptions) -> None:
         self._roots, self._bounds, self._options = roots, bounds, options
@@ -237,7 +238,7 @@ class Code:
         self._known_members[key] = {}  # for a class that is its own base
         objects: dict[str, Definition] = {}
         _read_body(module, owner.node.body, objects, False)
-        _read_attributes(module, owner.node, objects)
+        _read_attributes(module, owner.node, objects, self.inherits_docs)
         members = {name: (module, found) for name, found in objects.items()}
         for base_module, base in self._bases(module, owner.node, depth):
             above = self._members(base_module, base, depth=depth + 1)
@@ -412,8 +413,10 @@ def _read_body(
                 _read_body(module, part, objects, is_package)
 
 
-def _read_attributes(module: Module, owner: ast.ClassDef, objects: dict[str, Definition]) -> None:
-    """Note the attributes that a constructor sets and documents."""
+def _read_attributes(
+    module: Module, owner: ast.ClassDef, objects: dict[str, Definition], is_bare: bool
+) -> None:
+    """Note the attributes that a constructor sets; `is_bare` for documented ones only, without values."""
     for method in owner.body:
         body = method.body if isinstance(method, Function) and method.name == "__init__" else []
         for index, node in enumerate(body):
@@ -421,22 +424,23 @@ def _read_attributes(module: Module, owner: ast.ClassDef, objects: dict[str, Def
             target = targets[0]
             if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Attribute):
                 continue
-            doc = _comment(module, body, index)
-            if doc and isinstance(target.value, ast.Name) and target.value.id == "self":
-                shown = (
-                    ast.AnnAssign(target, node.annotation, None, 0)
-                    if isinstance(node, ast.AnnAssign)
-                    else node
-                )
-                known = objects.get(target.attr)
-                if not known or not known.doc:
-                    bare = ast.Assign([target], ast.Name("..."), lineno=0)
-                    objects[target.attr] = Definition(target.attr, shown if shown is not node else bare, doc)
+            doc, known = _comment(module, body, index), objects.get(target.attr)
+            is_own = isinstance(target.value, ast.Name) and target.value.id == "self"
+            if not is_own or (is_bare and not doc) or (known and (known.doc or not doc)):
+                continue
+            shown: ast.stmt = node
+            if is_bare and isinstance(node, ast.AnnAssign):
+                shown = ast.AnnAssign(target, node.annotation, None, 0)
+            elif is_bare:
+                shown = ast.Assign([target], ast.Name("..."), lineno=0)
+            objects[target.attr] = Definition(target.attr, shown, doc)
 
 
 def _comment(module: Module, body: Sequence[ast.stmt], index: int) -> str:
-    """Return the documentation of an assignment: a text after it, or comments with `#:`."""
+    """Return the documentation of an assignment: in its type, a text after it, or comments with `#:`."""
     node, after = body[index], body[index + 1] if index + 1 < len(body) else None
+    if text := described_type(getattr(node, "annotation", None))[1]:
+        return text
     if (
         isinstance(after, ast.Expr)
         and isinstance(after.value, ast.Constant)

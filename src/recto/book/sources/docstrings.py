@@ -31,8 +31,8 @@ def as_fields(doc: str) -> str:
     return _replaced(doc, _converted)
 
 
-def as_markdown(doc: str, types: Mapping[str, str]) -> str:
-    """Return a docstring with lists of Markdown instead of its sections, and the types of parameters."""
+def as_markdown(doc: str, types: Mapping[str, tuple[str, str]]) -> str:
+    """Return a docstring with lists of Markdown for its sections; parameters have a type and default."""
 
     def lines(name: str, body: str, is_numpy: bool) -> Iterator[str]:
         if name in _ADMONITIONS:
@@ -46,10 +46,13 @@ def as_markdown(doc: str, types: Mapping[str, str]) -> str:
             yield from ("```pycon", *body.split("\n"), "```") if is_session else body.split("\n")
             return
         items = _numpy_items(body) if is_numpy else _google_items(body)
-        for item, stated, text in items:
+        for index, (item, stated, text) in enumerate(items):
             plain = item.replace("\\", "")  # of `*args`
-            type = f"`{stated}`" if stated else types.get(plain.lstrip("*"), "")
-            head = (f"`{plain}`" if plain else "") + (f" ({type})" if type else "")
+            key = plain.lstrip("*") or ("return" if name in _RESULTS and not index else "")
+            type, default = types.get(key, ("", ""))
+            default = default if _FIELDS.get(name) == "param" else ""
+            notes = ", ".join(filter(None, (f"`{stated}`" if stated else type, default)))
+            head = " ".join(filter(None, (f"`{plain}`" if plain else "", f"({notes})" if notes else "")))
             first, *others = (f"{head}: {text}" if head and text else head or text).split("\n")
             yield from (f"- {first}", *(f"    {line}".rstrip() for line in others))
 

@@ -29,7 +29,7 @@ from recto.book.sources.includes import (
     whole_line,
 )
 from recto.book.sources.mkdocs_navigation import AwesomeNav, literate_entries, nav_entries, reading_order
-from recto.book.sources.mkdocs_plugins import Blog, excluded
+from recto.book.sources.mkdocs_plugins import Blog, Translations, excluded, shortcodes, translations
 from recto.book.sources.mkdocstrings import DocumentedCode
 from recto.book.sources.options import (
     UnreadableSite,
@@ -48,6 +48,17 @@ _REDIRECT = "redirect.html"  # a template of Material and Zensical, which shows 
 _MOST_PARENTS = 10
 _BRACES, _VARIANTS, _SNIPPETS, _TAGS = "{!", "{*", "8<-", "{%"
 _DOCUMENTING = {"mkdocstrings", "mkautodoc", "mkdocs-click"}
+_COMPUTING = {
+    "api-autonav",
+    "autoapi",
+    "gen-files",
+    "macros",
+    "markdown-exec",
+    "mkdocs-autoapi",
+    "simple",
+    "table-reader",
+}
+_MOST_SHOWN = 20
 _INCLUDING = {
     _BRACES: ("markdown_include.include", "markdown_include", "mdx_include"),
     _VARIANTS: ("markdown_include_variants",),
@@ -94,6 +105,7 @@ class MkDocsSite(Site):
         )
         self._dropped = excluded(plugins.get("exclude", {}))
         extensions = _options(config, "markdown_extensions")
+        self._note_code([*texts_of(config.get("hooks")), *sorted(_COMPUTING & plugins.keys())])
         bases = self._bases(extensions, plugins)
         self._includes = MkDocsIncludes((self.directory, self.root, self.bounds), bases)
         self._blog = Blog(plugins["blog"]) if "blog" in plugins else None
@@ -101,7 +113,7 @@ class MkDocsSite(Site):
         if not _DOCUMENTING.isdisjoint({*plugins, *extensions}):
             watched = (*texts_of(config.get("watch")), *texts_of(get(plugins, "mkdocstrings", "watch")))
             self._code = self._documented(get(plugins, "mkdocstrings", "handlers", "python"), watched)
-        self._translations = _translations(plugins.get("i18n", {}))
+        self._translations = translations(plugins.get("i18n", {}))
         if self._translations is None:
             self.options = ()
         else:
@@ -110,6 +122,11 @@ class MkDocsSite(Site):
             self.language = chosen[0]
             self.locales = chosen if len(chosen) > 1 else []
         self.files_of = self.language
+
+    def _note_code(self, names: Sequence[str]) -> None:
+        """Say which code of the site may change or make pages; Recto does not run it."""
+        if names:
+            self.notes.append(f"Not run, so what they write is not read: {', '.join(names[:_MOST_SHOWN])}.")
 
     def _list(self, entries: Iterable[Entry]) -> None:
         """Take over the order and the titles of a navigation."""
@@ -186,7 +203,7 @@ class MkDocsSite(Site):
             for edition in editions
         ]
 
-    def _edition(self, locale: str, files_of: str, translations: _Translations) -> MkDocsSite:
+    def _edition(self, locale: str, files_of: str, translations: Translations) -> MkDocsSite:
         """Return the rules of a locale for the files of the same or of the default locale."""
         rules = copy(self)
         rules.language, rules.files_of = locale, files_of
@@ -197,9 +214,8 @@ class MkDocsSite(Site):
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find included files and documented code."""
         included = self._includes(text, file)
-        if self._code is None or ":::" not in text:
-            return included
-        return in_order([*included, *self._code.directives(text)])
+        documented = self._code.directives(text) if self._code and ":::" in text else ()
+        return in_order([*included, *documented, *shortcodes(text)])
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
@@ -245,14 +261,14 @@ class MkDocsSite(Site):
         files = {self._translations.split(name)[1]: name for name in names}
         return Navigation(names, {files.get(name, name): above for name, above in self.sections.items()})
 
-    def _is_read(self, name: str, translations: _Translations) -> bool:
+    def _is_read(self, name: str, translations: Translations) -> bool:
         """Return whether a file is a page of this locale, by itself or because it is not translated."""
         locale, plain = translations.split(name)
         file, translated = translations.file(plain, locale), translations.file(plain, self.language)
         is_own = self.files_of == self.language or not self.exists(translated)
         return locale == self.files_of and is_own and (name == file or not self.exists(file))
 
-    def _locales_of(self, plain: str, translations: _Translations) -> tuple[str, ...]:
+    def _locales_of(self, plain: str, translations: Translations) -> tuple[str, ...]:
         """Return the locales whose readers see a page, if several are read."""
         if not self.locales:
             return ()
@@ -274,50 +290,6 @@ class MkDocsSite(Site):
         if not self._directory_urls:
             return quote(f"{folder}{slash}{stem}.html")
         return quote(f"{folder}{slash}" if stem == "index" else f"{folder}{slash}{stem}/")
-
-
-@dataclass(frozen=True, slots=True)
-class _Translations:
-    """The locales of the plugin mkdocs-static-i18n, the default one first.
-
-    A locale has a directory, or its files have its name before their suffix: `index.de.md`.
-    """
-
-    names: tuple[str, ...]
-    unpublished: tuple[str, ...]
-    by_folder: bool
-    has_fallback: bool
-
-    def split(self, name: str) -> tuple[str, str]:
-        """Return the locale of a file, and its name without the locale."""
-        if self.by_folder:
-            locale, _, plain = name.partition("/")
-        else:
-            stem, _, suffix = name.rpartition(".")
-            plain, _, locale = stem.rpartition(".")
-            plain = f"{plain}.{suffix}"
-        is_locale = locale in (*self.names, *self.unpublished)
-        return (locale, plain) if is_locale else (self.names[0], name)
-
-    def file(self, plain: str, locale: str) -> str:
-        """Return the name of the file of a page in a locale."""
-        stem, _, suffix = plain.rpartition(".")
-        return f"{locale}/{plain}" if self.by_folder else f"{stem}.{locale}.{suffix}"
-
-
-def _translations(options: dict[str, Any]) -> _Translations | None:
-    """Return the locales that the options of the plugin state, if there are any."""
-    languages = options.get("languages")
-    listed = [
-        language
-        for language in (languages if isinstance(languages, list) else [])
-        if text_of(language, "locale")
-    ]
-    listed = sorted(listed, key=lambda language: language.get("default") is not True)
-    unpublished = tuple(language["locale"] for language in listed if language.get("build") is False)
-    built = tuple(language["locale"] for language in listed if language["locale"] not in unpublished)
-    by_folder, fallback = options.get("docs_structure") == "folder", options.get("fallback_to_default")
-    return _Translations(built, unpublished, by_folder, fallback is not False) if built else None
 
 
 class ZensicalSite(MkDocsSite):
@@ -368,6 +340,9 @@ _VARIANT = re.compile(
     r"^(?P<prefix>[ \t>]*)\{\*[ \t]*(?P<path>[^\s*{}]++)(?P<options>[^\n{}]*)\*\}[ \t]*$", re.MULTILINE
 )
 _LN = re.compile(r"\bln\[([^\[\]]*+)\]")
+_TITLE = re.compile(r"\btitle\[\"([^\[\]\"]*+)\"\]")
+_NUMBER = re.compile(r"\d{1,9}")
+_VERSION = re.compile(r"_py3(\d{1,2})(?=[_./])")
 _SNIPPET = re.compile(
     r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+"
     r"(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
@@ -433,11 +408,27 @@ def _braces(text: str, _: InCode, __: bool) -> Iterator[Directive]:
 def _variants(text: str, in_code: InCode, _: bool) -> Iterator[Directive]:
     """Find `{* file ln[1:3] *}`, which makes a fence."""
     for match in _VARIANT.finditer(text):
-        ranges = _LN.search(match["options"])
-        select = select_lines(ranges[1], ":", gap="\n\n") if ranges and ranges[1].strip() != "0" else None
-        code = None if in_code(match.start()) else ""
-        prefix = match["prefix"]
-        yield Directive(*match.span(), match["path"], select=select, code=code, prefix=prefix, nested=False)
+        path, options, prefix = match["path"], match["options"], match["prefix"]
+        ranges, title = _LN.search(options), _TITLE.search(options)
+        select = _select_excerpt(ranges[1]) if ranges and ranges[1].strip() != "0" else None
+        version = (_VERSION.findall(path) or ["8"])[-1]
+        label = f"Python 3.{version}+ {title[1] if title else ''}".strip()
+        code = None if in_code(match.start()) else f' title="{label}"' if path.endswith(".py") else ""
+        yield Directive(*match.span(), path, select=select, code=code, prefix=prefix, nested=False)
+
+
+def _select_excerpt(ranges: str) -> Select:
+    """Select lines such as `1:3,5`, with the comments that the extension writes where others are left out."""
+    select = select_lines(ranges, ":", gap="\n\n# Code here omitted 👈\n\n")
+    numbers = [int(number) for number in _NUMBER.findall(ranges)] or [1]
+
+    def excerpt(text: str) -> str | None:
+        shown = select(text)
+        above = "# Code above omitted 👆\n\n" * (numbers[0] > 1)
+        below = "\n\n# Code below omitted 👇" * (numbers[-1] <= text.rstrip("\n").count("\n"))
+        return f"{above}{shown}{below}" if shown else None
+
+    return excerpt
 
 
 def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any
 
 from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.docusaurus.javascript import get
+from recto.book.sources.includes import Directive
 from recto.book.sources.references import page_title
 from recto.book.sources.site import text_of, texts_of
 
 _DATE = re.compile(r"(?P<y>\d{4})-(?P<M>\d\d)-(?P<d>\d\d)")
 _DATE_PART = re.compile(r"y{1,4}|M{1,2}|d{1,2}")
 _FIELD = re.compile(r"\{(\w{1,20})\}")
+_SHORTCODE = re.compile(
+    r"<!-- md:(?P<kind>version|default|feature|plugin|extension|utility|demo)[ ]++(?:insiders-)?"
+    r"(?P<text>(?:(?! -->)[^\n]){1,200}+) -->"
+)
 _MOST_PATTERNS = 200
 _LONGEST = 200  # characters of a part of an address
 
@@ -25,6 +31,13 @@ def excluded(options: dict[str, Any]) -> Callable[[str], bool]:
     """Return a function that tells whether the globs of the plugin `exclude` match a file."""
     globs = [glob[:_LONGEST] for glob in texts_of(options.get("glob"))[:_MOST_PATTERNS]]
     return lambda name: any(fnmatch.fnmatchcase(name, glob) for glob in globs)
+
+
+def shortcodes(text: str) -> Iterator[Directive]:
+    """Yield the badges that the documentation of Material for MkDocs writes as comments, as their text."""
+    for badge in _SHORTCODE.finditer(text):
+        is_icon = badge["kind"] == "default" and badge["text"] in ("none", "computed")
+        yield Directive(*badge.span(), new="" if is_icon else badge["text"])
 
 
 class Blog:
@@ -84,3 +97,47 @@ def _created(head: dict[str, Any]) -> str:
 
 def _slug(text: str) -> str:
     return slugger("github-trimmed")(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Translations:
+    """The locales of the plugin mkdocs-static-i18n, the default one first.
+
+    A locale has a directory, or its files have its name before their suffix: `index.de.md`.
+    """
+
+    names: tuple[str, ...]
+    unpublished: tuple[str, ...]
+    by_folder: bool
+    has_fallback: bool
+
+    def split(self, name: str) -> tuple[str, str]:
+        """Return the locale of a file, and its name without the locale."""
+        if self.by_folder:
+            locale, _, plain = name.partition("/")
+        else:
+            stem, _, suffix = name.rpartition(".")
+            plain, _, locale = stem.rpartition(".")
+            plain = f"{plain}.{suffix}"
+        is_locale = locale in (*self.names, *self.unpublished)
+        return (locale, plain) if is_locale else (self.names[0], name)
+
+    def file(self, plain: str, locale: str) -> str:
+        """Return the name of the file of a page in a locale."""
+        stem, _, suffix = plain.rpartition(".")
+        return f"{locale}/{plain}" if self.by_folder else f"{stem}.{locale}.{suffix}"
+
+
+def translations(options: dict[str, Any]) -> Translations | None:
+    """Return the locales that the options of the plugin state, if there are any."""
+    languages = options.get("languages")
+    listed = [
+        language
+        for language in (languages if isinstance(languages, list) else [])
+        if text_of(language, "locale")
+    ]
+    listed = sorted(listed, key=lambda language: language.get("default") is not True)
+    unpublished = tuple(language["locale"] for language in listed if language.get("build") is False)
+    built = tuple(language["locale"] for language in listed if language["locale"] not in unpublished)
+    by_folder, fallback = options.get("docs_structure") == "folder", options.get("fallback_to_default")
+    return Translations(built, unpublished, by_folder, fallback is not False) if built else None

@@ -6,7 +6,6 @@ It is parsed, never imported. Each `::: package.Name` becomes Markdown: headings
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +32,7 @@ from recto.book.sources.signatures import (
     Function,
     annotation_of,
     decorators_of,
+    described_type,
     is_property,
     signature_of,
 )
@@ -46,6 +46,8 @@ _FILTERS = ("!^_[^_]",)
 _MOST_FILTERS = 50
 _FENCE = re.compile(r"^ {0,3}```", re.MULTILINE)
 _BLANK = re.compile(r"\n[ \t>]*+(?=\n)")
+_TYPE_LABELS = {"spacy": "type: "}
+_REQUIRED = {"table": "required"}  # the default of a parameter without one
 _CHARGE = 64  # characters that each object counts, to limit the number of those without text
 
 
@@ -106,7 +108,8 @@ class DocumentedCode(Code):
             return
         signature = self._signature(*found, shown != path, with_types=False)
         self._left -= len(found[1].doc)
-        yield from (f"**`{shown}{signature}`**", "")
+        kind = "class " if isinstance(found[1].node, ast.ClassDef) else ""
+        yield from (f"**`{kind}{shown}{signature}`**", "")
         if "docstring" in options:
             yield from (*found[1].doc.split("\n"), "")
         for name in options.get("members", "").split():
@@ -161,7 +164,7 @@ class DocumentedCode(Code):
                 self._signatures[key] = signature_of(plain, is_method, with_types, function is node)
             self._left -= len(self._signatures[key])
             return self._signatures[key]
-        type = getattr(node, "returns", None) or getattr(node, "annotation", None)
+        type = getattr(node, "returns", None) or described_type(getattr(node, "annotation", None))[0]
         value = getattr(node, "value", None)
         text = f": {annotation_of(type)}" if type and with_types else ""
         text += f" = {' '.join(ast.unparse(value).split())}" if isinstance(value, ast.expr) else ""
@@ -183,8 +186,11 @@ class DocumentedCode(Code):
         function = self._constructor(module, item) if isinstance(node, ast.ClassDef) else node
         if isinstance(node, ast.ClassDef) and node.bases and options.get("show_bases") is not False:
             self._left -= _CHARGE * len(node.bases)
-            yield from ("Bases: " + ", ".join(f"`{annotation_of(base)}`" for base in node.bases), "")
-        types = dict[str, str]()
+            bases = (annotation_of(base) for base in node.bases)
+            names = (module.imports.get(base, ("", ""))[1] or base for base in bases)
+            yield from ("Bases: " + ", ".join(f"`{name}`" for name in names), "")
+        stated = [item for item in getattr(node, "body", ()) if isinstance(item, ast.AnnAssign)]
+        types = {ast.unparse(item.target): (f"`{annotation_of(item.annotation)}`", "") for item in stated}
         if isinstance(function, Function):
             if function is not node and options.get("merge_init_into_class") is True:
                 doc = f"{doc}\n\n{ast.get_docstring(function) or ''}".strip()
@@ -193,8 +199,9 @@ class DocumentedCode(Code):
             doc += "\n".join(
                 f"    {name}:\n{textwrap.indent(text, ' ' * 8)}" for name, text in described.items()
             )
-            types = {} if is_property(function) else _types(function)
-            self._left -= len(doc) + sum(_CHARGE + len(type) for type in types.values())
+            style = str(options.get("docstring_section_style", "table"))
+            types |= {} if is_property(function) else _types(function, style)
+        self._left -= len(doc) + sum(_CHARGE + len(type) for type, _ in types.values())
         text = _shifted(as_markdown(doc, types), path, level)
         open_fence = ["```"] if len(_FENCE.findall(text)) % 2 else []
         yield from (*text.split("\n"), *open_fence, "")
@@ -275,16 +282,9 @@ def _documented(function: Function) -> tuple[Function, dict[str, str]]:
     texts, arguments = dict[str, str](), copy(function.args)
 
     def plain(item: ast.arg) -> ast.arg:
-        note = item.annotation
-        if not isinstance(note, ast.Subscript) or not isinstance(note.slice, ast.Tuple):
-            return item
-        if annotation_of(note.value) != "Annotated":
-            return item
-        for other in note.slice.elts:
-            if isinstance(other, ast.Call) and annotation_of(other.func) == "Doc" and other.args:
-                text = getattr(other.args[0], "value", "")
-                texts.update({item.arg: inspect.cleandoc(text)} if isinstance(text, str) else {})
-        return ast.arg(item.arg, note.slice.elts[0])
+        type, text = described_type(item.annotation)
+        texts.update({item.arg: text} if text else {})
+        return ast.arg(item.arg, type)
 
     for name in ("posonlyargs", "args", "kwonlyargs"):
         setattr(arguments, name, list(map(plain, getattr(arguments, name))))
@@ -293,8 +293,8 @@ def _documented(function: Function) -> tuple[Function, dict[str, str]]:
     return function, texts
 
 
-def _types(function: Function) -> dict[str, str]:
-    """Return the types and defaults of the parameters of a function."""
+def _types(function: Function, style: str) -> dict[str, tuple[str, str]]:
+    """Return the types and defaults of the parameters of a function, and the type of its result."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
@@ -303,11 +303,16 @@ def _types(function: Function) -> dict[str, str]:
         for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         if value is not None
     }
-    types = dict[str, str]()
+    label, required = _TYPE_LABELS.get(style, ""), _REQUIRED.get(style, "")
+    types = dict[str, tuple[str, str]]()
     for item in (*positional, *arguments.kwonlyargs):
-        type = f"`{annotation_of(item.annotation)}`" if item.annotation else ""
-        default = f"default: `{' '.join(ast.unparse(defaults[item]).split())}`" if item in defaults else ""
-        types[item.arg] = ", ".join(filter(None, (type, default)))
+        type = f"{label}`{annotation_of(item.annotation)}`" if item.annotation else ""
+        default = (
+            f"default: `{' '.join(ast.unparse(defaults[item]).split())}`" if item in defaults else required
+        )
+        types[item.arg] = type, default
+    if function.returns:
+        types["return"] = f"{label}`{annotation_of(function.returns)}`", ""
     return types
 
 

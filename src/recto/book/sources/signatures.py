@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -116,6 +117,17 @@ def annotation_of(node: ast.AST | None) -> str:  # noqa: PLR0911 - a case per ki
     if isinstance(node, ast.List):
         return f"[{', '.join(map(annotation_of, node.elts))}]"
     return " ".join(ast.unparse(node).split()) if node else ""
+
+
+def described_type(node: ast.expr | None) -> tuple[ast.expr | None, str]:
+    """Return a type without `Annotated[…]`, and the text of the `Doc("…")` in it ("" if there is none)."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+        return node, ""
+    if annotation_of(node.value) != "Annotated":
+        return node, ""
+    calls = [other for other in node.slice.elts[1:] if isinstance(other, ast.Call) and other.args]
+    texts = [getattr(call.args[0], "value", "") for call in calls if annotation_of(call.func) == "Doc"]
+    return node.slice.elts[0], next((inspect.cleandoc(text) for text in texts if isinstance(text, str)), "")
 
 
 def typed_fields(function: Function, doc: str, *, suppress_return: bool) -> Iterator[str]:

@@ -84,10 +84,10 @@ def _links(text: str, file: Path) -> Iterator[Directive]:
         words = link["arguments"].split()
         if link["escape"]:
             yield Directive(link.start(), link.start() + 1)
-        elif link["kind"] == "title" or not words:
+        elif link["kind"] == "title":
             start, end, prefix = whole_line(text, *link.span())
             yield Directive(start, min(end + (prefix is not None), len(text)))
-        elif link["kind"] in ("include", "rustdoc_include", "playground", "playpen"):
+        elif words and link["kind"] in ("include", "rustdoc_include", "playground", "playpen"):
             path, _, part = words[0].partition(":")
             code = "" if link["kind"].startswith("play") and not in_code(link.start()) else None
             start, end, prefix = whole_line(text, *link.span())

@@ -84,6 +84,7 @@ _TERM = re.compile(rf"\(\(\({_NESTED}\)\)\)|\(\((?=[^()])(?P<term>{_NESTED})\)\)
 _ESCAPED = re.compile(r"\\(?=[*_`#^~+<\[{]|(?:https?|link|xref|image|include)[:])")
 _BREAK = re.compile(r" \+$", re.MULTILINE)
 _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}\d{0,2}|#\d{2,6}|#x[\da-fA-F]{2,5});")
+_TAG_START = re.compile(r"<(?=[A-Za-z/!])(?!https?:|mailto:)")
 _TAG = re.compile(r"<[^<>]*>")
 _NAMED = re.compile(r"^[\w-]+=|,\s*[\w-]+=")
 _NOT_SHOWN = frozenset({"icon", "indexterm", "anchor", "footnoteref"})
@@ -176,8 +177,9 @@ class Inline:
 
     def text(self, text: str) -> str:
         """Return text with Markdown's marks."""
-        shown = self._replaced(text)
-        return shown.replace(_STRONG, "**").replace(_EMPHASIS, "*").replace(_CODE, "`")
+        parts = self._replaced(text).split(_CODE)  # each second one is code
+        parts[::2] = [_TAG_START.sub(r"\\<", part) for part in parts[::2]]
+        return "`".join(parts).replace(_STRONG, "**").replace(_EMPHASIS, "*")
 
     def _replaced(self, text: str) -> str:
         kept: list[str] = []
@@ -191,7 +193,7 @@ class Inline:
         for mark, pattern, before, after in _QUOTES:
             if mark in text:
                 text = pattern.sub(self._quoted(before, after), text)
-        text = self._attributes.resolve(text)
+        text = self._attributes.resolve(text).replace("`'", "’")
         if "[" in text:
             if "image:" in text:  # the text of a link may be an image
                 text = _to_last_bracket(_IMAGE, _alternative, text)
