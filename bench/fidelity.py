@@ -54,18 +54,21 @@ _MAIN = (
 )
 """Selectors of the main content, the most specific first."""
 _DROPPED = (
-    "script, style, template, noscript, nav, footer, form, svg, select, button:not([role=tab]), .headerlink, "
-    ".header-anchor, .hash-link, .anchorjs-link, a.anchor, .sl-anchor-link, .viewcode-link, "
-    ".toctree-wrapper ul, .contents, #toc, #TOC, .table-of-contents, .linenos, .linenodiv, .lineno, "
+    "script, style, template, noscript, nav, [role=navigation], footer, form, svg, select, "
+    "button:not([role=tab]), .headerlink, .header-anchor, .hash-link, .anchorjs-link, a.anchor, "
+    ".sl-anchor-link, .viewcode-link, .toctree-wrapper, .contents, #toc, #TOC, .table-of-contents, "
+    ".linenos, .linenodiv, .lineno, .theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, "
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
-    ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
-    ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
-    "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, "
-    ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
-    ".header-section-number, .appendix-number, .sd-stretched-link, "
-    ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
+    ".prev-next-area, .rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
+    "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, .eqno, .std-numref, "
+    "a.reference[href*='#equation-'], summary[aria-label='Toggle hidden content'], .boring, .section-index, "
+    ".section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, .header-section-number, "
+    ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, "
+    ".footnote > .label, .changelog > summary, "
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )
+_SPLIT = re.compile(r"\\(?:begin|end)\{split\}")  # Sphinx writes it around formulas of several lines
+_BARE = "section > :is(h2, h3):last-child"  # headings of lists of pages
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
     "p, div, section, article, header, li, dt, dd, tr, td, th, br, pre, h1, h2, h3, h4, h5, h6, summary, "
@@ -100,7 +103,7 @@ class BuiltPage:
     """What a reader finds on a built page: titles, ids, links of the navigation, and words."""
 
     def __init__(self, html: str) -> None:
-        tree = LexborHTMLParser(html)
+        tree = LexborHTMLParser(_SPLIT.sub("", html))
         root = tree.css_first("html[lang]")
         self.lang = (root.attributes.get("lang") or "").lower() if root is not None else ""
         self.ids = {
@@ -119,7 +122,7 @@ class BuiltPage:
         for formula in tree.css(".katex-mathml"):
             tex = formula.css_first("annotation")
             formula.replace_with(f" {tex.text() if tex is not None else ''} ")
-        for node in tree.css(_DROPPED):
+        for node in (node for names in (_DROPPED, _BARE) for node in tree.css(names)):
             node.decompose()
         for node in tree.css(_BREAKS):
             node.insert_before(" ")
@@ -160,7 +163,11 @@ def source_text(document: Document) -> str:
             min(len(section.headings), len(path)),
         )
         parts += section.headings[max(same, 1) :]
-        texts = (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in section.blocks)
+        texts = (
+            b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text)
+            for b in section.blocks
+            if b.kind != "heading"
+        )
         parts.append("\n\n".join(texts))
         path = section.headings
     return "\n\n".join(plain_text(part) for part in parts)
