@@ -459,6 +459,22 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
     assert any("1 autodoc directive not resolved" in note for note in book.notes)
 
 
+def test_autodoc_leaves_examples_and_shows_overloads(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\nautodoc_typehints = 'description'\n",
+        "index.rst": "Lights\n======\n\n.. module:: tower\n\n.. code-block:: rst\n\n   .. automodule:: tower.x\n"
+        "\n   .. autofunction:: tower.a\n\n.. autofunction:: a\n",
+        "../tower.py": "@overload\ndef a(x: int) -> int: ...\n@overload\ndef a(x: str) -> str: ...\n"
+        "def a(x):\n    'Light it.'\n",
+        "../.git/HEAD": "",
+    }
+    page = pages_of(write(tmp_path / "docs", files))["index.rst"]
+    assert text_of(page) == (
+        "```rst\n.. automodule:: tower.x\n\n.. autofunction:: tower.a\n```\n"
+        "`tower.a(x: int) -> int`\n`tower.a(x: str) -> str`\nLight it."
+    )
+
+
 def test_docstrings_of_google_and_numpy(tmp_path: Path) -> None:
     google = 'def a(x):\n    """Do it.\n\n    Args:\n        x (~a.b.Int | None): the number\n            of steps.\n\n    Returns:\n        ~a.Bool: done.\n    """\n'
     numpy = 'def b(x):\n    """Do it.\n\n    Parameters\n    ----------\n    x : int\n        the number.\n    """\n'

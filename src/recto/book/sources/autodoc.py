@@ -16,6 +16,7 @@ from pathlib import Path
 
 from recto.book.sources.directory import is_file
 from recto.book.sources.docstrings import as_fields
+from recto.book.sources.literal_includes import is_literal
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.signatures import (
     Function,
@@ -98,6 +99,8 @@ class Code:
         left, above, done = MOST_TEXT, [(-1, owner)], 0
         for match in _DIRECTIVE.finditer(text):
             if match.start() < done:  # in the content of another one, which is expanded
+                continue
+            if match["prefix"] and is_literal(text, match.start(), len(match["prefix"])):
                 continue
             module = match["module"] or match["myst"] or module
             while len(above) > 1 and len(match["prefix"] or "") <= above[-1][0]:
@@ -310,13 +313,15 @@ class Code:
         kind, settings = kind_of(node, is_member, kind)
         signatures = [""]
         if isinstance(function, Function) and kind not in ("property", "attribute", "data"):
-            with_types = self._options.typehints in ("signature", "both")
+            overloads = found.overloads if self._options.typehints != "none" else ()
+            with_types = bool(overloads) or self._options.typehints in ("signature", "both")
             is_method = isinstance(node, ast.ClassDef) or (
                 is_member and "staticmethod" not in decorators_of(node)
             )
-            every = found.overloads if found.overloads and with_types else (function,)
             is_class = isinstance(node, ast.ClassDef)
-            signatures = [signature_of(one_of, is_method, with_types, not is_class) for one_of in every]
+            signatures = [
+                signature_of(each, is_method, with_types, not is_class) for each in overloads or (function,)
+            ]
         signatures = [options["signature"]] if options.get("signature") else signatures
         first, *others = [f"{name}{signature}" for signature in signatures]
         head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]

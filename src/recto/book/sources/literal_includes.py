@@ -30,6 +30,8 @@ _RST_INCLUDE = re.compile(
 _QUOTED = re.compile(r"^(['\"])(.*)\1$")
 _EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
 """The marks that begin and end a part, and the lines between a mark and the edge."""
+_LITERAL_BLOCK = re.compile(r"\.\. (?:code|code-block|sourcecode|parsed-literal)::.*|(?!\.\. ).*::[ \t]*")
+_FAR = 2_000  # characters above a directive that are searched for what it is in
 _DEEPEST = 20  # classes in classes
 
 
@@ -43,6 +45,14 @@ def embedded_rst(text: str) -> Callable[[int], bool]:
         return index >= 0 and position < fences[index][1]
 
     return in_rst
+
+
+def is_literal(text: str, position: int, indent: int) -> bool:
+    """Return whether the nearest line above that is indented less begins a literal block."""
+    for line in reversed(text[max(position - _FAR, 0) : position].split("\n")):
+        if line.strip() and len(line) - len(line.lstrip()) < indent:
+            return _LITERAL_BLOCK.fullmatch(line.strip()) is not None
+    return False
 
 
 def with_options(text: str) -> str:
