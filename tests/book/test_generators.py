@@ -475,6 +475,23 @@ def test_autodoc_leaves_examples_and_shows_overloads(tmp_path: Path) -> None:
     )
 
 
+def test_autodoc_writes_types_that_python_does_not_know_as_they_stand(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\n",
+        "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n",
+        "../tower.py": "if TYPE_CHECKING:\n    from oil import kinds as k\n"
+        "def a(x: k.Oil, y: at.Int) -> int:\n    'Light it.'\ndef b(x: at.Int):\n    'Trim it.'\n"
+        "class Lamp:\n    'A lamp.'\n    oil: float\n    @overload\n    def __init__(self, oil: int): ...\n"
+        "    @overload\n    def __init__(self, oil: str): ...\n    def __init__(self, oil):\n"
+        "        #: Litres.\n        self.oil = float(oil)\n",
+        "../.git/HEAD": "",
+    }
+    assert text_of(pages_of(write(tmp_path / "docs", files))["index.rst"]) == (
+        "`class tower.Lamp(oil: int)`\n`class tower.Lamp(oil: str)`\nA lamp.\n`oil: float`\nLitres.\n"
+        "`tower.a(x: k.Oil, y: at.Int) -> int`\nLight it.\n`tower.b(x: Int)`\nTrim it."
+    )
+
+
 def test_docstrings_of_google_and_numpy(tmp_path: Path) -> None:
     google = 'def a(x):\n    """Do it.\n\n    Args:\n        x (~a.b.Int | None): the number\n            of steps.\n\n    Returns:\n        ~a.Bool: done.\n    """\n'
     numpy = 'def b(x):\n    """Do it.\n\n    Parameters\n    ----------\n    x : int\n        the number.\n    """\n'
