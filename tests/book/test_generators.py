@@ -561,6 +561,22 @@ def test_anchors_of_myst(tmp_path: Path) -> None:
     assert text_of(pages["index.md"]).startswith("See [The sea](sea.md).")
 
 
+def test_labelled_blocks_of_myst_are_embedded(tmp_path: Path) -> None:
+    files = {
+        "myst.yml": "project:\n  toc:\n  - file: index.md\n  - file: sea.md\n",
+        "index.md": "# Lights\n\n![](#deep)\n\n:::{embed} #foam\n:::\n\n![](#salt)\n\n```{embed} #lost\n```\n",
+        "sea.md": "# Sea\n\n:::{tip} Dive\n:label: deep\nIt is deep.\n:::\n\n(foam)=\nWhite\nfoam.\n\n(salt)=\n+++\n"
+        "Salt.\n\n- More.\n\n+++\n\n```{myst}\n# A demo\n```\n\n```{code} yaml\n:filename: myst.yml\na: 1\n```\n",
+    }
+    book = open_book(write(tmp_path / "docs", files))
+    pages = {page.path: page for page in book.pages()}
+    text = text_of(pages["index.md"])
+    assert [part in text for part in ("It is deep.", "White\nfoam.", "Salt.", "- More.", "Tip")] == [True] * 5
+    assert any("index.md: #lost (missing)" in note for note in book.notes)
+    assert [section.anchor for section in read(pages["sea.md"]).sections] == [""]
+    assert "```yaml\n# myst.yml\na: 1\n```" in text_of(pages["sea.md"])
+
+
 def test_text_without_a_role_has_the_default_role(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = []\ndefault_role = 'any'\n",

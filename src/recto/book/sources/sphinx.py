@@ -21,7 +21,15 @@ from recto.book.sources.autodoc import AutodocOptions, Code
 from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
-from recto.book.sources.literal_includes import OPTION, embedded_rst, find_included, is_literal, with_options
+from recto.book.sources.literal_includes import (
+    OPTION,
+    embedded_rst,
+    find_embedded,
+    find_included,
+    is_literal,
+    labels_of,
+    with_options,
+)
 from recto.book.sources.literals import read_literals
 from recto.book.sources.options import UnreadableSite, is_inside, read_config
 from recto.book.sources.references import References, page_title
@@ -367,9 +375,16 @@ class MystSite(_ReferringSite):
         path = "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
         return path.removesuffix("/index")
 
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        """The file of each label; it is read when a page embeds what has the label."""
+        names = [name for name in self.sections if not name.endswith(".ipynb")]
+        return {label: name for name in names for label in labels_of(self._read(name))}
+
     def find(self, text: str, file: Path) -> Sequence[Directive]:
-        """Find the files that a page includes."""
-        return find_included(self.root, text, file)
+        """Find the files and the labelled blocks that a page includes."""
+        embedded = find_embedded(self.root, text, lambda label: self._labels.get(label, ""))
+        return in_order([*find_included(self.root, text, file), *embedded])
 
 
 def _definitions(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
