@@ -63,11 +63,9 @@ _DROPPED = (
     "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, .eqno, .std-numref, "
     "a.reference[href*='#equation-'], summary[aria-label='Toggle hidden content'], .boring, .section-index, "
     ".section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, .header-section-number, "
-    ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, "
-    ".footnote > .label, .changelog > summary, "
-    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
+    ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, .sr-only, "
+    ".footnote > .label, .changelog > summary, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )
-_SPLIT = re.compile(r"\\(?:begin|end)\{split\}")  # Sphinx writes it around formulas of several lines
 _BARE = "section > :is(h2, h3):last-child"  # headings of lists of pages
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
@@ -82,8 +80,7 @@ _GENERATED = re.compile(
 _REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
-_ENOUGH = 0.99
-_WORST, _EXAMPLES, _LONGEST = 10, 8, 12
+_ENOUGH, _WORST, _EXAMPLES, _LONGEST = 0.99, 10, 8, 12
 _SHARES = ("titles", "anchors", "headings", "order", "built words", "source words", "pages ≥ .99")
 
 
@@ -103,7 +100,7 @@ class BuiltPage:
     """What a reader finds on a built page: titles, ids, links of the navigation, and words."""
 
     def __init__(self, html: str) -> None:
-        tree = LexborHTMLParser(_SPLIT.sub("", html))
+        tree = LexborHTMLParser(re.sub(r"\\(?:begin|end)\{split\}", "", html))  # Sphinx adds it to formulas
         root = tree.css_first("html[lang]")
         self.lang = (root.attributes.get("lang") or "").lower() if root is not None else ""
         self.ids = {
@@ -163,12 +160,8 @@ def source_text(document: Document) -> str:
             min(len(section.headings), len(path)),
         )
         parts += section.headings[max(same, 1) :]
-        texts = (
-            b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text)
-            for b in section.blocks
-            if b.kind != "heading"
-        )
-        parts.append("\n\n".join(texts))
+        blocks = (block for block in section.blocks if block.kind != "heading")
+        parts += (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in blocks)
         path = section.headings
     return "\n\n".join(plain_text(part) for part in parts)
 
