@@ -57,20 +57,22 @@ _MAIN = (
 )
 """Selectors of the main content, the most specific first."""
 _DROPPED = (
-    "script, style, template, noscript, nav, footer, form, svg, select, button:not([role=tab]), .headerlink, "
-    ".header-anchor, .hash-link, .anchorjs-link, a.anchor, .sl-anchor-link, .viewcode-link, "
-    ".toctree-wrapper ul, .contents, #toc, #TOC, .table-of-contents, .linenos, .linenodiv, .lineno, "
+    "script, style, template, noscript, nav, [role=navigation], footer, form, svg, select, "
+    "button:not([role=tab]), .headerlink, .header-anchor, .hash-link, .anchorjs-link, a.anchor, "
+    ".sl-anchor-link, .viewcode-link, .toctree-wrapper, .contents, #toc, #TOC, .table-of-contents, "
+    ".linenos, .linenodiv, .lineno, .theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, "
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
-    ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, .rst-footer-buttons, "
-    ".VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, [class*=language-] > span.lang, "
-    "[x-cloak] ~ [x-cloak], .print\\:hidden, .boring, .section-index, .section-number, .caption-number, "
-    ".tableofcontents-wrapper, .d-print-none, .header-section-number, .appendix-number, .sd-stretched-link, "
-    ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
-    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text, .doc-labels, .conum, .conum + b, "
-    "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, .md-post--excerpt, details:"
-    "has(> summary:lexbor-contains('Source code in'), > summary:lexbor-contains('Full file preview'), "
-    "> summary:lexbor-contains('Other versions and variants'))"
+    ".prev-next-area, .rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
+    "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, .eqno, .std-numref, "
+    "a.reference[href*='#equation-'], summary[aria-label='Toggle hidden content'], .boring, .section-index, "
+    ".section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, .header-section-number, "
+    ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, .sr-only, "
+    ".footnote > .label, .changelog > summary, .visually-hidden, .visuallyhidden, .screen-reader-text, "
+    ".doc-labels, .conum, .conum + b, .md-post--excerpt, thead:has(.doc-section-title), "
+    "p:has(> .doc-section-title) + table > thead, details:has(> summary:lexbor-contains('Source code in'), "
+    "> summary:lexbor-contains('Full file preview'), > summary:lexbor-contains('Other versions and variants'))"
 )
+_BARE = "section > :is(h2, h3):last-child"  # headings of lists of pages
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
     "p, div, section, article, header, li, dt, dd, tr, td, th, br, pre, h1, h2, h3, h4, h5, h6, summary, "
@@ -104,7 +106,7 @@ class BuiltPage:
     """What a reader finds on a built page: titles, ids, links of the navigation, and words."""
 
     def __init__(self, html: str) -> None:
-        tree = LexborHTMLParser(html)
+        tree = LexborHTMLParser(re.sub(r"\\(?:begin|end)\{split\}", "", html))  # Sphinx adds it to formulas
         self.lang = next((node.attributes["lang"] or "" for node in tree.css("html[lang]")), "").lower()
         named = tree.css("[id], [name]")
         self.ids = {node.attributes.get(key) or "" for node in named for key in ("id", "name")}
@@ -119,7 +121,7 @@ class BuiltPage:
         for node in tree.css(".katex-mathml, .mermaid, .termy pre"):
             lines = (node.css_first("annotation") or node).text().split("\n")
             node.replace_with(f" {re.sub('</?[a-z][^<>]*>', '', ' '.join(diagram_labels(lines) or lines))} ")
-        for node in tree.css(_DROPPED):
+        for node in (node for names in (_DROPPED, _BARE) for node in tree.css(names)):
             node.decompose()
         self.headings = list(_heading_ids(main)) if main is not None else []
         for node in tree.css(_BREAKS):
@@ -160,8 +162,8 @@ def source_text(document: Document) -> str:
             min(len(section.headings), len(path)),
         )
         parts += section.headings[max(same, 1) :]
-        texts = (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in section.blocks)
-        parts.append("\n\n".join(texts))
+        blocks = (block for block in section.blocks if block.kind != "heading")
+        parts += (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in blocks)
         path = section.headings
     return "\n\n".join(plain_text(part) for part in parts)
 

@@ -474,6 +474,39 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
     assert any("1 autodoc directive not resolved" in note for note in book.notes)
 
 
+def test_autodoc_leaves_examples_and_shows_overloads(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\nautodoc_typehints = 'description'\n",
+        "index.rst": "Lights\n======\n\n.. module:: tower\n\n.. code-block:: rst\n\n   .. automodule:: tower.x\n"
+        "\n   .. autofunction:: tower.a\n\n.. autofunction:: a\n",
+        "../tower.py": "@overload\ndef a(x: int) -> int: ...\n@overload\ndef a(x: str) -> str: ...\n"
+        "def a(x):\n    'Light it.'\n",
+        "../.git/HEAD": "",
+    }
+    page = pages_of(write(tmp_path / "docs", files))["index.rst"]
+    assert text_of(page) == (
+        "```rst\n.. automodule:: tower.x\n\n.. autofunction:: tower.a\n```\n"
+        "`tower.a(x: int) -> int`\n`tower.a(x: str) -> str`\nLight it."
+    )
+
+
+def test_autodoc_writes_types_that_python_does_not_know_as_they_stand(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\n",
+        "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n",
+        "../tower.py": "if TYPE_CHECKING:\n    from oil import kinds as k\n"
+        "def a(x: k.Oil, y: at.Int) -> int:\n    'Light it.'\ndef b(x: at.Int):\n    'Trim it.'\n"
+        "class Lamp:\n    'A lamp.'\n    oil: float\n    @overload\n    def __init__(self, oil: int): ...\n"
+        "    @overload\n    def __init__(self, oil: str): ...\n    def __init__(self, oil):\n"
+        "        #: Litres.\n        self.oil = float(oil)\n",
+        "../.git/HEAD": "",
+    }
+    assert text_of(pages_of(write(tmp_path / "docs", files))["index.rst"]) == (
+        "`class tower.Lamp(oil: int)`\n`class tower.Lamp(oil: str)`\nA lamp.\n`oil: float`\nLitres.\n"
+        "`tower.a(x: k.Oil, y: at.Int) -> int`\nLight it.\n`tower.b(x: Int)`\nTrim it."
+    )
+
+
 def test_docstrings_of_google_and_numpy(tmp_path: Path) -> None:
     google = 'def a(x):\n    """Do it.\n\n    Args:\n        x (~a.b.Int | None): the number\n            of steps.\n\n    Returns:\n        ~a.Bool: done.\n    """\n'
     numpy = 'def b(x):\n    """Do it.\n\n    Parameters\n    ----------\n    x : int\n        the number.\n    """\n'
@@ -541,6 +574,22 @@ def test_anchors_of_myst(tmp_path: Path) -> None:
     anchors = [section.anchor for section in read(pages["index.md"]).sections]
     assert anchors == ["", "id-1-whats-a-b", "my-lamp", "lights"]
     assert text_of(pages["index.md"]).startswith("See [The sea](sea.md).")
+
+
+def test_labelled_blocks_of_myst_are_embedded(tmp_path: Path) -> None:
+    files = {
+        "myst.yml": "project:\n  toc:\n  - file: index.md\n  - file: sea.md\n",
+        "index.md": "# Lights\n\n![](#deep)\n\n:::{embed} #foam\n:::\n\n![](#salt)\n\n```{embed} #lost\n```\n",
+        "sea.md": "# Sea\n\n:::{tip} Dive\n:label: deep\nIt is deep.\n:::\n\n(foam)=\nWhite\nfoam.\n\n(salt)=\n+++\n"
+        "Salt.\n\n- More.\n\n+++\n\n```{myst}\n# A demo\n```\n\n```{code} yaml\n:filename: myst.yml\na: 1\n```\n",
+    }
+    book = open_book(write(tmp_path / "docs", files))
+    pages = {page.path: page for page in book.pages()}
+    text = text_of(pages["index.md"])
+    assert [part in text for part in ("It is deep.", "White\nfoam.", "Salt.", "- More.", "Tip")] == [True] * 5
+    assert any("index.md: #lost (missing)" in note for note in book.notes)
+    assert [section.anchor for section in read(pages["sea.md"]).sections] == [""]
+    assert "```yaml\n# myst.yml\na: 1\n```" in text_of(pages["sea.md"])
 
 
 def test_text_without_a_role_has_the_default_role(tmp_path: Path) -> None:

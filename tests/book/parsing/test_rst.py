@@ -92,7 +92,13 @@ def test_sections_blocks_anchors_and_lines() -> None:
         ("term\n  A definition.", ["term\n: A definition."]),
         (">>> 1 + 1\n2", ["```\n>>> 1 + 1\n2\n```"]),
         ("Code::\n\n  x = 1", ["Code:", "```\nx = 1\n```"]),
-        (":unknown:role:`shown <hidden>` :pep:`8` `title`", ["shown PEP 8 title"]),
+        (":unknown:role:`shown <hidden>` :pep:`8` :cve:`2020-1` `title`", ["shown PEP 8 CVE 2020-1 title"]),
+        (".. figure:: a.png\n   :alt: A cat\n\n   It sleeps.", ["A cat", "It sleeps."]),
+        ("``:ref:`!a``` shows ``b``", ["`` :ref:`!a` `` shows `b`"]),
+        (".. parsed-literal::\n\n   oil |v|\n\n.. |v| replace:: 3", ["```\noil 3\n```"]),
+        (".. cpp:namespace-push:: tower\n\n.. cpp:enum-class:: Colour", ["`enum class Colour`"]),
+        (".. cpp:type:: std::vector<int> Lamps", ["`typedef std::vector<int> Lamps`"]),
+        (".. cpp:concept:: template<typename T> Lamp", ["`template<typename T> concept Lamp`"]),
         (".. list-table:: Units\n\n   * - A\n   * - 1", ["Units", "| A |\n| --- |\n| 1 |"]),
     ],
 )
@@ -202,6 +208,14 @@ def test_objects_have_their_words_and_fields() -> None:
         "**Returns**\n: whether it is lit.\n**Return type**\n: bool",
     ]
     assert [anchor for _, anchor in section.anchors] == ["tower.Lamp", "tower.Lamp.light"]
+
+
+def test_only_what_sphinx_marks_has_an_anchor() -> None:
+    text = ".. _an alias: `A lamp`_\n\nA lamp\n======\n\n.. class:: Lamp\n\n   .. attribute:: oil = 3\n\n"
+    text += ".. attribute:: Tower.lamp\n\n   .. class:: Kind\n\n.. program:: None\n\n.. option:: --lit\n"
+    (section,) = read(page_of(text, "rst")).sections
+    names = [name for _, name in section.anchors]
+    assert names == ["a-lamp", "Lamp", "Tower.lamp", "Tower.Kind", "cmdoption-lit"]
 
 
 def test_options_and_roles_have_the_anchors_of_sphinx() -> None:

@@ -82,7 +82,7 @@ def role_text(  # noqa: PLR0911 - a table
     if name.startswith(("cite", "footcite")):
         return f"[{text}]"
     stated = text[:-1].rpartition("<")[0].strip() if text.endswith(">") else ""
-    if last in ("pep", "rfc"):
+    if last in ("pep", "rfc", "cve", "cwe"):
         return stated or f"{last.upper()} {text}"
     if last in _CODE_ROLES or name.startswith(("py:", "c:", "cpp:", "js:", "rst:")):
         name = stated or text.lstrip("!")

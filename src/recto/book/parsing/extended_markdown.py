@@ -72,13 +72,13 @@ _MOST_EMBEDDED = 300  # directives of reStructuredText on a page; each takes 5 m
 _LONGEST_HEADING, _LONGEST_INFO = 1_000, 1_000  # characters
 
 
-_CODE = frozenset({"code", "code-block", "sourcecode", "code-cell", "ipython", "prompt", "doctest"})
+_CODE = frozenset({"code", "code-block", "sourcecode", "code-cell", "ipython", "prompt", "doctest", "myst"})
 _DROPPED = frozenset(
     {"toctree", "tableofcontents", "contents", "raw", "index", "bibliography", "footbibliography", "meta"}
     | {"highlight", "tags", "include", "literalinclude", "embed", "iframe", "only"}
 )
 _PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
-_SHOWN_OPTIONS = frozenset({"alt", "caption", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
+_SHOWN_OPTIONS = frozenset({"alt", "caption", "filename", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
 _EQUATION = "equation-"  # Sphinx puts it before the labels of equations
 _NAME_OPTIONS = frozenset({"name", "label"})
 _INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})

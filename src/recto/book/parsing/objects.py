@@ -16,12 +16,14 @@ _MODIFIERS = {"abstract": "abstract", "abstractmethod": "abstract", "async": "as
     name: name for name in ("final", "classmethod", "staticmethod")
 }
 _OPTIONS = ("option", "cmdoption")
+_TYPES = frozenset({"class", "struct", "union", "enum", "enumerator", "concept", "enum-class", "enum-struct"})
+"""The kinds of objects in C, C++ and JavaScript that have their kind before the name."""
 _KIND = re.compile(
     r"(?P<python>(?:py:)?(?:"
     + "|".join(_PYTHON)
     + r"))|(?:rst:)?(?P<standard>envvar|confval|directive:option|directive|role|option|cmdoption)|"
     r"(?:(?:c|cpp|js|rst):)?(?:function|class|method|attribute|data|type|macro|member|var|struct|enum|"
-    r"enumerator|union|module|directive|role|alias|option|describe|object|opcode|cmdoption|program|setting|"
+    r"enumerator|enum-class|enum-struct|concept|union|module|directive|role|alias|option|describe|object|opcode|cmdoption|program|setting|"
     r"coroutinefunction|coroutinemethod|abstractmethod|awaitablefunction|pdbcommand)"
 )
 _FIELDS = {
@@ -48,7 +50,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A signature as Sphinx shows it, its anchors, and the name that its members have before theirs."""
+    """A signature as Sphinx shows it, its anchors, and the name that objects below it have before theirs."""
 
     text: str
     anchors: list[str]
@@ -73,6 +75,8 @@ def signature(directive: str, written: str, options: Mapping[str, str], scope: S
             above = f"directive-option-{scope.directive}-{name}"
             typed = f": {options['type']}" if options.get("type") else ":"
             return Signature(f":{written.strip(':')}{typed}", [sphinx_id(above)])
+        if ":" in directive and not standard:
+            return Signature(_with_kind(directive.partition(":")[2], written), [])
         if standard == "directive":
             written = re.sub(r"^\.\. |::(?=\s|$)", "", written)
             name = written.split(" ")[0]
@@ -93,9 +97,22 @@ def signature(directive: str, written: str, options: Mapping[str, str], scope: S
     stated = ((": ", options.get("type")), (" = ", options.get("value")))
     after = "".join(f"{mark}{value}" for mark, value in stated if value)
     text = f"{before}{visible}{written[len(name) :]}{after}"
-    return Signature(
-        text, [] if hidden else [sphinx_id(full)], whole if key in ("class", "exception") else ""
+    rest = written[len(name) :].strip()
+    is_valid = not rest or (rest[0] in "([" and (rest[-1] in ")]" or "->" in rest))
+    owner = whole if key in ("class", "exception") else whole.rpartition(".")[0]
+    return Signature(text, [sphinx_id(full)] if is_valid and not hidden else [], owner)
+
+
+def _with_kind(kind: str, written: str) -> str:
+    """Return a signature of C, C++ or JavaScript with the words that Sphinx shows before the name."""
+    template, mark, declared = (
+        written.rpartition("> ") if written.startswith("template") else ("", "", written)
     )
+    if kind == "type":
+        kind = "using" if " = " in declared else "typedef" if " " in declared else "type"
+    elif kind not in _TYPES:
+        return written
+    return f"{template}{mark}{kind.replace('-', ' ')} {declared}"
 
 
 def _option_anchors(written: str, program: str) -> Iterator[str]:

@@ -44,7 +44,7 @@ class TextBlock:
         """Return the text on one line, for a table cell."""
         if self.kind == "code":
             code = " ".join(" ".join(self.lines[1:-1]).split())
-            return f"{ticks(code, 1)}{code}{ticks(code, 1)}"
+            return code_span(code)
         return " ".join(line.strip() for line in self.lines if line.strip())
 
 
@@ -78,6 +78,12 @@ def fenced(text: str, language: str = "") -> list[str]:
     """Return the lines of a code fence."""
     marks = ticks(text, 3)
     return [f"{marks}{language}", *text.split("\n"), marks]
+
+
+def code_span(text: str) -> str:
+    """Return a text as inline code."""
+    marks, pad = ticks(text, 1), " " * ("`" in (text[:1], text[-1:]))
+    return f"{marks}{pad}{text}{pad}{marks}"
 
 
 def ticks(text: str, shortest: int) -> str:

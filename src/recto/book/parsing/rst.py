@@ -32,7 +32,7 @@ from recto.book.parsing.objects import (
     short_names,
     signature,
 )
-from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
+from recto.book.parsing.rendered import TextBlock, code_span, fenced, indented, joined, sections, table
 from recto.book.parsing.rst_inline import make_inliner
 from recto.types.book import Document, Page
 
@@ -64,6 +64,7 @@ _WITHOUT_ARGUMENT = frozenset({"parsed-literal", "productionlist"})
 _DROPPED = frozenset(
     {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
     | {"role", "default-role", "sectnum", "title"}
+    | {f"{domain}:namespace{end}" for domain in ("c", "cpp") for end in ("", "-push", "-pop")}
     | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor"}
     | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
 )
@@ -185,7 +186,7 @@ class _AnyDirective(Directive):  # type: ignore[misc]
         if name in _CODE:
             return self._code(name, argument)
         if name == "program":
-            self._scope.program = "-".join(argument.split())
+            self._scope.program = "" if argument == "None" else "-".join(argument.split())
             return []
         if is_object(name):
             return self._object(argument, name)
@@ -213,11 +214,12 @@ class _AnyDirective(Directive):  # type: ignore[misc]
         if name in _WITHOUT_ARGUMENT or (name == "graphviz" and not lines):
             lines = [*argument.split("\n"), *[""] * bool(argument and lines), *lines] if argument else lines
             argument = ""
-        if name == "parsed-literal":
-            parsed = self.state.inline_text("\n".join(lines), self.lineno)[0]
-            lines = "".join(node.astext() for node in parsed).split("\n")
+        text = "\n".join(lines)
+        parsed = (
+            self.state.inline_text(text, self.lineno)[0] if name == "parsed-literal" else [nodes.Text(text)]
+        )
         language = (argument.split() or [""])[0] if name != "mermaid" else name
-        block = nodes.literal_block("\n".join(lines), "\n".join(lines), classes=["code", language])
+        block = nodes.literal_block(text, "", *parsed, classes=["code", language])
         return [*self._paragraphs(caption), *([self._at_line(block)] if lines else [])]
 
     @property
@@ -274,7 +276,8 @@ class _Renderer:
     def _block(self, node: Any, level: int) -> list[TextBlock]:
         kind = node.tagname
         if kind == "target":
-            self._pending += [] if "refuri" in node else node.get("ids", [])
+            is_alias = "refuri" in node or node.indirect_reference_name
+            self._pending += [] if is_alias else node.get("ids", [])
             return []
         is_metadata = kind == "field_list" and level == 0 and not describes_object(_field_names(node))
         if kind in _INVISIBLE or is_metadata:
@@ -338,6 +341,9 @@ class _Renderer:
     def _image(self, node: Any, _: int) -> list[TextBlock]:
         alt = node.get("alt", "")
         return [TextBlock("paragraph", [" ".join(alt.split())])] if alt.strip() else []
+
+    def _figure(self, node: Any, level: int) -> list[TextBlock]:
+        return self.children(node, level + 1)
 
     def _line_block(self, node: Any, level: int) -> list[TextBlock]:
         lines = list[str]()
@@ -444,8 +450,7 @@ class _Renderer:
                 mark = "*" if kind == "emphasis" else "**"
                 parts.append(f"{mark}{self._inline(child)}{mark}")
             elif kind in ("literal", "math"):
-                mark = "$" if kind == "math" else ticks(child.astext(), 1)
-                parts.append(f"{mark}{child.astext()}{mark}")
+                parts.append(f"${child.astext()}$" if kind == "math" else code_span(child.astext()))
             elif _is_dangling(child):
                 parts.append(child.rawsource)
             elif kind in ("footnote_reference", "citation_reference"):

@@ -6,27 +6,29 @@ Each directive becomes the directives of described objects, such as `py:class`, 
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from recto.book.sources.definitions import Definition, Module, exported, read_attributes, read_body
 from recto.book.sources.directory import is_file
 from recto.book.sources.docstrings import as_fields
+from recto.book.sources.literal_includes import is_literal
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.signatures import (
     Function,
     annotation_of,
     decorators_of,
-    described_type,
     is_property,
     kind_of,
     parameters_of,
     signature_of,
     typed_fields,
+    writer_of,
 )
 
 _DIRECTIVE = re.compile(
@@ -60,28 +62,6 @@ class AutodocOptions:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """A definition in a module: its name there, its node, and the text that documents it ("" if none)."""
-
-    name: str
-    node: ast.AST
-    doc: str
-    overloads: tuple[Function, ...] = ()
-
-
-@dataclass(slots=True)
-class Module:
-    """A parsed file: its objects, and where each imported name comes from."""
-
-    name: str
-    tree: ast.Module
-    lines: list[str]
-    objects: dict[str, Definition] = field(default_factory=dict)
-    imports: dict[str, tuple[str, str]] = field(default_factory=dict)
-    stars: list[str] = field(default_factory=list)
-
-
 class Code:
     """The Python modules below the directories that hold the documented code."""
 
@@ -99,6 +79,8 @@ class Code:
         left, above, done = MOST_TEXT, [(-1, owner)], 0
         for match in _DIRECTIVE.finditer(text):
             if match.start() < done:  # in the content of another one, which is expanded
+                continue
+            if match["prefix"] and is_literal(text, match.start(), len(match["prefix"])):
                 continue
             module = match["module"] or match["myst"] or module
             while len(above) > 1 and len(match["prefix"] or "") <= above[-1][0]:
@@ -182,7 +164,7 @@ class Code:
                     text = text.replace("\r\n", "\n").replace("\r", "\n")
                     module = Module(name, ast.parse(text), text.split("\n"))
                     is_package = file.name == "__init__.py"
-                    _read_body(module, module.tree.body, module.objects, is_package)
+                    read_body(module, module.tree.body, module.objects, is_package)
                     self._modules[name] = module
                     break
         return self._modules[name]
@@ -237,8 +219,8 @@ class Code:
             return self._known_members.get(key, {})
         self._known_members[key] = {}  # for a class that is its own base
         objects: dict[str, Definition] = {}
-        _read_body(module, owner.node.body, objects, False)
-        _read_attributes(module, owner.node, objects, self.inherits_docs)
+        read_body(module, owner.node.body, objects, False)
+        read_attributes(module, owner.node, objects, self.inherits_docs)
         members = {name: (module, found) for name, found in objects.items()}
         for base_module, base in self._bases(module, owner.node, depth):
             above = self._members(base_module, base, depth=depth + 1)
@@ -258,7 +240,7 @@ class Code:
         lines = [f".. py:module:: {module.name}", *hidden, "", *doc.split("\n"), "", *body.split("\n"), ""]
         if "members" not in options:
             return lines
-        names = _exported(module)
+        names = exported(module)
         self._examined += len(names)
         members = {
             name: (module, found) for name, found in module.objects.items() if not names or name in names
@@ -307,23 +289,29 @@ class Code:
         place, found = resolved
         self._examined += len(getattr(found.node, "decorator_list", ()))
         node, is_member = found.node, "." in name or depth > 0
-        function = self._constructor(place, found) if isinstance(node, ast.ClassDef) else node
+        shown = self._constructor(place, found) if isinstance(node, ast.ClassDef) else found
+        function = shown.node
         kind, settings = kind_of(node, is_member, kind)
         signatures = [""]
         if isinstance(function, Function) and kind not in ("property", "attribute", "data"):
-            with_types = self._options.typehints in ("signature", "both")
+            overloads = shown.overloads if self._options.typehints != "none" else ()
+            with_types = bool(overloads) or self._options.typehints in ("signature", "both")
             is_method = isinstance(node, ast.ClassDef) or (
                 is_member and "staticmethod" not in decorators_of(node)
             )
-            every = found.overloads if found.overloads and with_types else (function,)
             is_class = isinstance(node, ast.ClassDef)
-            signatures = [signature_of(one_of, is_method, with_types, not is_class) for one_of in every]
+            signatures = [
+                signature_of(
+                    each, is_method, writer_of(each, place.typing_only) if with_types else None, not is_class
+                )
+                for each in overloads or (function,)
+            ]
         signatures = [options["signature"]] if options.get("signature") else signatures
         first, *others = [f"{name}{signature}" for signature in signatures]
         head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]
         shared = [f":{option}:" for option in ("no-index", "noindex") if option in options]
         head += [_INDENT + line for line in (f":module: {module}", *settings, *shared)]
-        inner = self._body(found, function, options)
+        inner = self._body(found, function, options, place.typing_only)
         inner += ["", *(self._nested_text(body, module, name).split("\n") if body else ())]
         has_members = bool({"members", "inherited-members"} & set(options))  # the latter implies the former
         if isinstance(node, ast.ClassDef) and has_members and depth < DEEPEST:
@@ -344,13 +332,15 @@ class Code:
             position = end
         return "".join([*pieces, body[position:]])
 
-    def _constructor(self, module: Module, found: Definition) -> ast.AST:
+    def _constructor(self, module: Module, found: Definition) -> Definition:
         """Return the method that creates an object of a class, or the class if none is found."""
         members = self._members(module, found)
         names = (name for name in ("__init__", "__new__") if name in members)
-        return next((members[name][1].node for name in names), found.node)
+        return next((members[name][1] for name in names), found)
 
-    def _body(self, found: Definition, function: ast.AST, options: Mapping[str, str]) -> list[str]:
+    def _body(
+        self, found: Definition, function: ast.AST, options: Mapping[str, str], unknown: AbstractSet[str]
+    ) -> list[str]:
         """Return the bases, the docstring and the types of an object."""
         lines, doc = list[str](), found.doc
         is_class = isinstance(found.node, ast.ClassDef)
@@ -362,7 +352,8 @@ class Code:
         text = self._doc(doc)
         has_types = self._options.typehints in ("description", "both") and isinstance(function, Function)
         if has_types and not isinstance(function, ast.ClassDef) and not is_property(found.node):
-            fields = "\n".join(typed_fields(function, text, suppress_return=is_class))  # type: ignore[arg-type]
+            write = writer_of(function, unknown)  # type: ignore[arg-type]
+            fields = "\n".join(typed_fields(function, text, write, suppress_return=is_class))  # type: ignore[arg-type]
             first = re.search(r"^:(?:param|type|return|rtype|raise|arg|key)", text, re.MULTILINE)
             at = first.start() if first else len(text)
             text = (
@@ -373,90 +364,6 @@ class Code:
     def _doc(self, doc: str) -> str:
         doc = re.sub(r"^:meta [^\n]*\n?", "", doc, flags=re.MULTILINE)
         return as_fields(doc) if self._options.is_napoleon else doc
-
-
-def _read_body(
-    module: Module, body: Sequence[ast.stmt], objects: dict[str, Definition], is_package: bool
-) -> None:
-    """Note the definitions and the imports of a module or class, also those in `if` and `try`."""
-    for index, node in enumerate(body):
-        if isinstance(node, Function | ast.ClassDef):
-            before = objects.get(node.name)
-            overloads = before.overloads if before else ()
-            decorators = decorators_of(node)
-            if isinstance(node, Function) and "overload" in decorators:
-                overloads = (*overloads, node)
-            elif any(name.endswith((".setter", ".deleter", ".getter")) for name in decorators):
-                continue
-            objects[node.name] = Definition(node.name, node, ast.get_docstring(node) or "", overloads)
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            doc = _comment(module, body, index)
-            for target in targets:
-                known = objects.get(target.id) if isinstance(target, ast.Name) else None
-                is_changed = (
-                    known and isinstance(known.node, ast.ClassDef) and isinstance(node.value, ast.Call)
-                )
-                if isinstance(target, ast.Name) and not is_changed:  # such as `Lamp = decorated(Lamp)`
-                    objects[target.id] = Definition(target.id, node, doc)
-        elif isinstance(node, ast.ImportFrom):
-            base = module.name.split(".")
-            base = base[: len(base) - node.level + is_package] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
-            module.imports |= {name.asname or name.name: (source, name.name) for name in node.names}
-            module.stars += [source for name in node.names if name.name == "*"]
-        elif isinstance(node, ast.Import):
-            module.imports |= {name.asname: (name.name, "") for name in node.names if name.asname}
-        elif isinstance(node, ast.If | ast.Try):
-            handlers = [handler.body for handler in node.handlers] if isinstance(node, ast.Try) else []
-            for part in (node.body, *handlers, node.orelse):
-                _read_body(module, part, objects, is_package)
-
-
-def _read_attributes(
-    module: Module, owner: ast.ClassDef, objects: dict[str, Definition], is_bare: bool
-) -> None:
-    """Note the attributes that a constructor sets; `is_bare` for documented ones only, without values."""
-    for method in owner.body:
-        body = method.body if isinstance(method, Function) and method.name == "__init__" else []
-        for index, node in enumerate(body):
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            target = targets[0]
-            if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Attribute):
-                continue
-            doc, known = _comment(module, body, index), objects.get(target.attr)
-            is_own = isinstance(target.value, ast.Name) and target.value.id == "self"
-            if not is_own or (is_bare and not doc) or (known and (known.doc or not doc)):
-                continue
-            shown: ast.stmt = node
-            if is_bare and isinstance(node, ast.AnnAssign):
-                shown = ast.AnnAssign(target, node.annotation, None, 0)
-            elif is_bare:
-                shown = ast.Assign([target], ast.Name("..."), lineno=0)
-            objects[target.attr] = Definition(target.attr, shown, doc)
-
-
-def _comment(module: Module, body: Sequence[ast.stmt], index: int) -> str:
-    """Return the documentation of an assignment: in its type, a text after it, or comments with `#:`."""
-    node, after = body[index], body[index + 1] if index + 1 < len(body) else None
-    if text := described_type(getattr(node, "annotation", None))[1]:
-        return text
-    if (
-        isinstance(after, ast.Expr)
-        and isinstance(after.value, ast.Constant)
-        and isinstance(after.value.value, str)
-    ):
-        return inspect.cleandoc(after.value.value)
-    if (after and after.lineno == node.end_lineno) or (index and body[index - 1].end_lineno == node.lineno):
-        return ""  # the comments of a line with several statements belong to none of them
-    line = module.lines[node.end_lineno - 1] if node.end_lineno else ""
-    if (mark := re.search(r"#:[ ]?(.*)$", line)) is not None:
-        return mark[1]
-    comments, number = list[str](), node.lineno - 2
-    while number >= 0 and (mark := re.match(r"[ \t]*#:[ ]?(.*)$", module.lines[number])):
-        comments.insert(0, mark[1])
-        number -= 1
-    return "\n".join(comments)
 
 
 def content_of(text: str, start: int, indent: int) -> tuple[dict[str, str], str, int]:
@@ -481,16 +388,6 @@ def content_of(text: str, start: int, indent: int) -> tuple[dict[str, str], str,
     while body and not body[-1].strip():
         end -= len(body.pop()) + 1
     return options, textwrap.dedent("\n".join(body)).strip("\n"), end
-
-
-def _exported(module: Module) -> list[str]:
-    """Return the names in `__all__`; [] if it is not a literal."""
-    node = module.objects.get("__all__")
-    value = getattr(node.node, "value", None) if node else None
-    with suppress(ValueError, TypeError):
-        names = ast.literal_eval(value) if value is not None else []
-        return [name for name in names if isinstance(name, str) and name.isidentifier()]
-    return []
 
 
 def _names(listed: str) -> list[str]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from recto._util.markdown import code_fences
 from recto.book.parsing import MARKDOWN, format_of
-from recto.book.sources.includes import Directive, Select, select_between, select_lines
+from recto.book.sources.includes import Directive, Select, code_ranges, select_between, select_lines
 
 OPTION = re.compile(r":(?P<name>[\w-]+):[ \t]*(?P<value>.*)")
 _YAML_HEAD = re.compile(r"\A[ \t]*---\n(.*?)\n[ \t]*---\n", re.DOTALL)
@@ -27,9 +27,20 @@ _RST_INCLUDE = re.compile(
     r"(?P<options>(?:\n[ \t]+:[\w-]+:[^\n]*)*)$",
     re.MULTILINE,
 )
+_EMBEDDED = re.compile(
+    r"^(?P<prefix>[ \t]*)(?:(?P<marks>`{3,}|:{3,})\{embed\}[ \t]*#(?P<label>[^\s`]+)[ \t]*\n"
+    r"(?:[ \t]*:[\w-]+:[^\n]*\n){0,9}[ \t]*(?P=marks)|!\[\]\(#(?P<short>[^()\s]+)\))[ \t]*$",
+    re.MULTILINE,
+)
+_LABEL = re.compile(
+    r"^[ \t]*(?::(?:label|name):[ \t]*(?P<option>[^\s]+)|\((?P<target>[^()\n]+)\)=)[ \t]*$", re.MULTILINE
+)
+_MARKS = re.compile(r"[ \t]*(`{3,}|:{3,}|\+{3})")
 _QUOTED = re.compile(r"^(['\"])(.*)\1$")
 _EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
 """The marks that begin and end a part, and the lines between a mark and the edge."""
+_LITERAL_BLOCK = re.compile(r"\.\. (?:code|code-block|sourcecode|parsed-literal)::.*|(?!\.\. ).*::[ \t]*")
+_FAR = 2_000  # characters above a directive that are searched for what it is in
 _DEEPEST = 20  # classes in classes
 
 
@@ -43,6 +54,14 @@ def embedded_rst(text: str) -> Callable[[int], bool]:
         return index >= 0 and position < fences[index][1]
 
     return in_rst
+
+
+def is_literal(text: str, position: int, indent: int) -> bool:
+    """Return whether the nearest line above that is indented less begins a literal block."""
+    for line in reversed(text[max(position - _FAR, 0) : position].split("\n")):
+        if line.strip() and len(line) - len(line.lstrip()) < indent:
+            return _LITERAL_BLOCK.fullmatch(line.strip()) is not None
+    return False
 
 
 def with_options(text: str) -> str:
@@ -84,6 +103,41 @@ def find_included(root: Path, text: str, file: Path) -> Sequence[Directive]:
             )
         )
     return directives
+
+
+def find_embedded(root: Path, text: str, file_of: Callable[[str], str]) -> Iterator[Directive]:
+    """Yield the directives of a MyST page that show a labelled block; unknown labels are not resolved."""
+    matches = list(_EMBEDDED.finditer(text))
+    in_code = code_ranges(text if matches else "")
+    for match in matches:
+        label = match["label"] or match["short"]
+        if match["label"] or not in_code(match.start()):
+            name = file_of(label) or f"#{label}"
+            select = partial(_labelled, label)
+            yield Directive(
+                *match.span(), name, (root,), select=select, prefix=match["prefix"], otherwise="", apart=True
+            )
+
+
+def labels_of(text: str) -> list[str]:
+    """Return the labels of the directives and targets of a MyST page."""
+    return [match["option"] or match["target"] for match in _LABEL.finditer(text)]
+
+
+def _labelled(label: str, text: str) -> str | None:
+    """Return the directive or paragraph of a MyST page that has a label, without the label."""
+    match = next((match for match in _LABEL.finditer(text) if label in match.groups()), None)
+    if match is None:
+        return None
+    lines, index = text.split("\n"), text.count("\n", 0, match.start())
+    del lines[index]
+    if match["option"]:
+        index = next((above for above in range(index - 1, -1, -1) if _MARKS.match(lines[above])), index)
+    marks = _MARKS.match(lines[index]) if index < len(lines) else None
+    end = marks[1] if marks else ""
+    below = range(index + 1, len(lines))
+    last = next((line for line in below if lines[line].strip() == end), len(lines))
+    return textwrap.dedent("\n".join(lines[index : last + 1]))
 
 
 def _rst_code(select: Select | None, language: str, text: str) -> str | None:

@@ -21,10 +21,9 @@ from recto.book.sources.autodoc import (
     MOST_TEXT,
     AutodocOptions,
     Code,
-    Definition,
-    Module,
     content_of,
 )
+from recto.book.sources.definitions import Definition, Module
 from recto.book.sources.docstrings import as_markdown
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges
@@ -155,13 +154,15 @@ class DocumentedCode(Code):
     def _signature(self, module: Module, item: Definition, is_member: bool, *, with_types: bool) -> str:
         """Return the parameters of a function or class, or the type and value of an attribute."""
         node = item.node
-        function = self._constructor(module, item) if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item).node if isinstance(node, ast.ClassDef) else node
         if isinstance(function, Function) and not is_property(function):
             is_method = function is not node or (is_member and "staticmethod" not in decorators_of(node))
             key = id(function), is_method, with_types
             if key not in self._signatures:
                 plain = _documented(function)[0]
-                self._signatures[key] = signature_of(plain, is_method, with_types, function is node)
+                self._signatures[key] = signature_of(
+                    plain, is_method, annotation_of if with_types else None, function is node
+                )
             self._left -= len(self._signatures[key])
             return self._signatures[key]
         type = getattr(node, "returns", None) or described_type(getattr(node, "annotation", None))[0]
@@ -183,7 +184,7 @@ class DocumentedCode(Code):
         module, item = found
         node, doc = item.node, item.doc
         self._left -= _CHARGE + len(doc)
-        function = self._constructor(module, item) if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item).node if isinstance(node, ast.ClassDef) else node
         if isinstance(node, ast.ClassDef) and node.bases and options.get("show_bases") is not False:
             self._left -= _CHARGE * len(node.bases)
             bases = (annotation_of(base) for base in node.bases)

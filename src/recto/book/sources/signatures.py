@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Writer = Callable[[ast.AST | None], str]
+"""Returns a type as Sphinx shows it."""
 _EXCEPTION = re.compile(r"(?:Exception|Error|Warning|Exit|Abort)$")
 _FIELD = re.compile(r"^:(parameter|param|argument|arg|keyword|key|type)([^:\n]*):", re.MULTILINE)
 _LONGEST_SUMMARY = 28  # characters
@@ -62,34 +65,32 @@ def parameters_of(function: Function) -> str:
     return f"({', '.join(names)})"
 
 
-def signature_of(function: Function, is_method: bool, with_types: bool, with_return: bool) -> str:
-    """Return the parameters of a function as autodoc shows them."""
+def signature_of(function: Function, is_method: bool, write: Writer | None, with_return: bool) -> str:
+    """Return the parameters of a function as autodoc shows them, with their types if they are written."""
     shown = list[str]()
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(positional) - len(arguments.defaults)) + list[Any](arguments.defaults)
     pairs = list(zip(positional, defaults, strict=True))
     for index, (argument, default) in enumerate(pairs):
-        shown.append(_parameter(argument, default, with_types))
+        shown.append(_parameter(argument, default, write))
         if arguments.posonlyargs and index + 1 == len(arguments.posonlyargs):
             shown.append("/")
     shown = shown[1:] if is_method and positional else shown
     if arguments.vararg:
-        shown.append("*" + _parameter(arguments.vararg, None, with_types))
+        shown.append("*" + _parameter(arguments.vararg, None, write))
     elif arguments.kwonlyargs:
         shown.append("*")
     keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    shown += [_parameter(argument, default, with_types) for argument, default in keywords]
+    shown += [_parameter(argument, default, write) for argument, default in keywords]
     if arguments.kwarg:
-        shown.append("**" + _parameter(arguments.kwarg, None, with_types))
-    returned = (
-        f" -> {annotation_of(function.returns)}" if with_types and with_return and function.returns else ""
-    )
+        shown.append("**" + _parameter(arguments.kwarg, None, write))
+    returned = f" -> {write(function.returns)}" if write and with_return and function.returns else ""
     return f"({', '.join(shown)}){returned}"
 
 
-def _parameter(argument: ast.arg, default: ast.expr | None, with_types: bool) -> str:
-    annotation = annotation_of(argument.annotation) if with_types else ""
+def _parameter(argument: ast.arg, default: ast.expr | None, write: Writer | None) -> str:
+    annotation = write(argument.annotation) if write else ""
     typed = f"{argument.arg}: {annotation}" if annotation else argument.arg
     if default is None:
         return typed
@@ -116,6 +117,25 @@ def annotation_of(node: ast.AST | None) -> str:  # noqa: PLR0911 - a case per ki
         return f"{annotation_of(node.left)} | {annotation_of(node.right)}"
     if isinstance(node, ast.List):
         return f"[{', '.join(map(annotation_of, node.elts))}]"
+    return _as_written(node)
+
+
+def writer_of(function: Function, unknown: AbstractSet[str]) -> Writer:
+    """Return what writes the types of a function: as they stand if not all of their names are known."""
+    arguments = function.args
+    every = (
+        *arguments.posonlyargs,
+        *arguments.args,
+        *arguments.kwonlyargs,
+        arguments.vararg,
+        arguments.kwarg,
+    )
+    types = [function.returns, *(argument.annotation for argument in every if argument)]
+    names = {name.id for node in types if node for name in ast.walk(node) if isinstance(name, ast.Name)}
+    return _as_written if names & unknown else annotation_of
+
+
+def _as_written(node: ast.AST | None) -> str:
     return " ".join(ast.unparse(node).split()) if node else ""
 
 
@@ -130,7 +150,7 @@ def described_type(node: ast.expr | None) -> tuple[ast.expr | None, str]:
     return node.slice.elts[0], next((inspect.cleandoc(text) for text in texts if isinstance(text, str)), "")
 
 
-def typed_fields(function: Function, doc: str, *, suppress_return: bool) -> Iterator[str]:
+def typed_fields(function: Function, doc: str, write: Writer, *, suppress_return: bool) -> Iterator[str]:
     """Yield the fields for the types of a function's parameters and result."""
     arguments = function.args
     stars = [
@@ -146,6 +166,6 @@ def typed_fields(function: Function, doc: str, *, suppress_return: bool) -> Iter
         if argument.arg not in documented:
             yield f":param {argument.arg}:"
         if argument.arg not in typed:
-            yield f":type {argument.arg}: {annotation_of(argument.annotation)}"
+            yield f":type {argument.arg}: {write(argument.annotation)}"
     if function.returns and not suppress_return and not re.search(r"^:rtype:", doc, re.MULTILINE):
-        yield f":rtype: {annotation_of(function.returns)}"
+        yield f":rtype: {write(function.returns)}"

@@ -21,7 +21,15 @@ from recto.book.sources.autodoc import AutodocOptions, Code
 from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
-from recto.book.sources.literal_includes import OPTION, embedded_rst, find_included, with_options
+from recto.book.sources.literal_includes import (
+    OPTION,
+    embedded_rst,
+    find_embedded,
+    find_included,
+    is_literal,
+    labels_of,
+    with_options,
+)
 from recto.book.sources.literals import read_literals
 from recto.book.sources.options import UnreadableSite, is_inside, read_config
 from recto.book.sources.references import References, page_title
@@ -45,14 +53,12 @@ _SYS_PATH = re.compile(r"\bsys\.path\.(?:insert|append)\([^\n]{0,300}?[\"']([^\"
 _DIRHTML = re.compile(
     r"\bbuilder:[ \t]*[\"']?dirhtml\b|[ \t]-[bM][ \t]*dirhtml\b|^(?>.*?\bmake\b).*\bdirhtml\b", re.MULTILINE
 )
-_LITERAL = re.compile(r"\.\. (?:code|code-block|sourcecode|parsed-literal)::.*|(?!\.\. ).*::[ \t]*")
 _LARGEST = 1 << 20
 _CHARGE = 64  # characters that each substitution adds to its own, to limit their number
 _MOST_DEFINITIONS, _LONGEST_DEFINITION = 500, 2_000  # in `rst_prolog` and `rst_epilog`
 _MOST_LISTED = 10_000
 _MOST_ENTRIES = 100_000  # of the toctrees of all pages, which can list the same pages many times
 _MOST_GLOBS = 1_000  # in the toctrees of all pages; each is compared with all files
-_FAR = 2_000  # characters above a toctree that are searched for what it is in
 _DEEPEST = 20
 
 
@@ -369,9 +375,16 @@ class MystSite(_ReferringSite):
         path = "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
         return path.removesuffix("/index")
 
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        """The file of each label; it is read when a page embeds what has the label."""
+        names = [name for name in self.sections if not name.endswith(".ipynb")]
+        return {label: name for name in names for label in labels_of(self._read(name))}
+
     def find(self, text: str, file: Path) -> Sequence[Directive]:
-        """Find the files that a page includes."""
-        return find_included(self.root, text, file)
+        """Find the files and the labelled blocks that a page includes."""
+        embedded = find_embedded(self.root, text, lambda label: self._labels.get(label, ""))
+        return in_order([*find_included(self.root, text, file), *embedded])
 
 
 def _definitions(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -390,7 +403,7 @@ def _definitions(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _toctrees(text: str) -> Iterator[Tree]:
     """Yield the caption and the entries of each toctree that is not in a literal block."""
     for tree in _TOCTREE.finditer(text):
-        if tree["indent"] and _is_literal(text, tree.start(), len(tree["indent"])):
+        if tree["indent"] and is_literal(text, tree.start(), len(tree["indent"])):
             continue
         caption, entries = "", list[str]()
         body = tree["rst"] if tree["rst"] is not None else with_options(tree["myst"])
@@ -400,14 +413,6 @@ def _toctrees(text: str) -> Iterator[Tree]:
             elif line and line != "self" and "://" not in line:
                 entries.append(line)
         yield caption, entries
-
-
-def _is_literal(text: str, position: int, indent: int) -> bool:
-    """Return whether the nearest line above that is indented less begins a literal block."""
-    for line in reversed(text[max(position - _FAR, 0) : position].split("\n")):
-        if line.strip() and len(line) - len(line.lstrip()) < indent:
-            return _LITERAL.fullmatch(line.strip()) is not None
-    return False
 
 
 def _external_trees(toc: dict[str, Any]) -> dict[str, list[Tree]]:

@@ -17,7 +17,7 @@ from recto.book.parsing.html.tokens import (
     split_site_name,
     words,
 )
-from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
+from recto.book.parsing.rendered import TextBlock, code_span, fenced, indented, joined, sections, table
 from recto.errors import missing_extra
 from recto.types.book import Document
 
@@ -231,8 +231,7 @@ class _Renderer:
             text = " ".join(node.text().translate(_INVISIBLE).split())
             if not text or self._top.kind == "heading":
                 return text
-            pad = " " if text.startswith("`") or text.endswith("`") else ""
-            return f"{ticks(text, 1)}{pad}{text}{pad}{ticks(text, 1)}"
+            return code_span(text)
         source = node.css_first('annotation[encoding*="tex"]') if tag == "math" else None
         tex = " ".join((source or node).text().split())
         sign = "$$" if attributes.get("display") == "block" else "$"
