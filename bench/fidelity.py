@@ -15,10 +15,10 @@ that a server sends for its address. The row of figures:
 
 Left out of the built content is what is not read there: navigation (also lists of contents and toctrees),
 footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, numbers
-of sections and figures, the label of a theme's list of changes, and text for screen readers only. Formulas of
-KaTeX count as their TeX. The texts of images may be in the source, but need not. The text of the source is
-its titles, headings and blocks without markup (`plain_text`) and without the numbers of lists. Words are runs
-of letters and digits in lower case; a character of a script without spaces is a word.
+of sections and figures, the label of a list of changes, and hidden text. Formulas of KaTeX count as their
+TeX. The texts of images may be in the source, but need not. The text of the source is its titles, headings
+and blocks without markup (`plain_text`) and without the numbers of lists. Words are runs of letters and
+digits in lower case; a character of a script without spaces is a word.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from recto.types.book import Document
 URL = "https://book.example.org/"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 _MAIN = (
-    ".sl-markdown-content, .md-content__inner, .theme-doc-markdown, .vp-doc, article.bd-article, "
+    ".VPHome, .sl-markdown-content, .md-content__inner, .theme-doc-markdown, .vp-doc, article.bd-article, "
     ".td-content, #furo-main-content, #quarto-document-content, .book-body section.normal",
     "main article, article[role=main], div.body[role=main], div[role=main], div[itemprop=articleBody]",
     "main, article, div.body, #content",
@@ -58,13 +58,12 @@ _DROPPED = (
     ".header-anchor, .hash-link, .anchorjs-link, a.anchor, .sl-anchor-link, .viewcode-link, "
     ".toctree-wrapper ul, .contents, #toc, #TOC, .table-of-contents, .linenos, .linenodiv, .lineno, "
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
-    ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
-    ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
-    "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, "
-    ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
-    ".header-section-number, .appendix-number, .sd-stretched-link, "
-    ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
-    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
+    ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, .rst-footer-buttons, "
+    ".VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, [class*=language-] > span.lang, "
+    "[x-cloak] ~ [x-cloak], .print\\:hidden, [hidden][aria-hidden], .boring, .section-index, "
+    ".section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, .header-section-number, "
+    ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, "
+    ".footnote > .label, .changelog > summary, .sr-only, [class*=visually], .screen-reader-text"
 )
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
@@ -79,8 +78,7 @@ _GENERATED = re.compile(
 _REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
-_ENOUGH = 0.99
-_WORST, _EXAMPLES, _LONGEST = 10, 8, 12
+_ENOUGH, _WORST, _EXAMPLES, _LONGEST = 0.99, 10, 8, 12
 _SHARES = ("titles", "anchors", "headings", "order", "built words", "source words", "pages ≥ .99")
 
 
@@ -143,27 +141,25 @@ class BuiltPage:
 def _heading_ids(main: LexborNode) -> Iterator[str]:
     """Yield the ids of headings; some generators write them on the section that begins with the heading."""
     for heading in main.css("h2, h3, h4, h5, h6"):
-        around = heading.parent
-        found = heading.attributes.get("id")
-        if not found and around is not None and around.tag in ("section", "div"):
-            found = around.attributes.get("id")
-        if found:
+        parent = heading.parent
+        around = parent if parent is not None and parent.tag in ("section", "div") else heading
+        if found := heading.attributes.get("id") or around.attributes.get("id"):
             yield found
 
 
 def source_text(document: Document) -> str:
     """Return the title, the headings and the text of a page, each heading once."""
-    parts, path = [document.title], document.sections[0].headings[:1] if document.sections else ()
+    parts, path = [one_line(document.title)], document.sections[0].headings[:1] if document.sections else ()
     for section in document.sections:
         same = next(
             (at for at, (new, old) in enumerate(zip(section.headings, path, strict=False)) if new != old),
             min(len(section.headings), len(path)),
         )
-        parts += section.headings[max(same, 1) :]
+        parts += map(one_line, section.headings[max(min(same, len(section.headings) - 1), 1) :])
         texts = (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in section.blocks)
-        parts.append("\n\n".join(texts))
+        parts += [plain_text("\n\n".join(texts))]
         path = section.headings
-    return "\n\n".join(plain_text(part) for part in parts)
+    return "\n\n".join(parts)
 
 
 @dataclass
@@ -251,11 +247,16 @@ def _compare_order(
     result: Comparison, links: Iterable[tuple[str, list[str]]], build: Path, places: dict[Path, int], url: str
 ) -> None:
     """Count the pairs of pages that follow each other in lists of links, and those that do in the source."""
+    pairs = list[tuple[int, int]]()
     for page, listed in links:
         targets = (urljoin(page, link).partition("#")[0].removeprefix(url) for link in listed)
         files = (built_file(build, target) for target in targets)
-        for one, after in pairwise(places[file] for file in dict.fromkeys(files) if file in places):
-            result.add("order", one < after, 1)
+        pairs += pairwise(places[file] for file in dict.fromkeys(files) if file in places)
+    followed = Counter(
+        after for _, after in pairs
+    )  # pages without a place in the order may lead to the first
+    for before, after in (pair for pair in pairs if followed[pair[1]] == 1):
+        result.add("order", before < after, 1)
 
 
 def main() -> None:
@@ -272,8 +273,7 @@ def main() -> None:
     result = compare(open_book(options.source, site), options.built.resolve(), options.site_url)
     figures = result.figures()
     if options.json:
-        details = list(result.details())
-        print(json.dumps({**figures, "differences": details}, indent=2, ensure_ascii=False))
+        print(json.dumps({**figures, "differences": [*result.details()]}, indent=2, ensure_ascii=False))
         return
     print(table(["book", *figures], [[options.source.name, *figures.values()]]))
     print("\n".join(result.details() if options.verbose else ()))
