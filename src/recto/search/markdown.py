@@ -28,14 +28,16 @@ _FENCE = _Pattern(
     rf"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>{FENCE_MARKS})[ \t]*(?P<info>[^`\n]*)$"
 )
 _STRAY_MARKS = _Pattern(rf"(?:{FENCE_MARKS})[\w-]*")
-_CODE_TITLE = _Pattern(r"(?:\b(?:title|filename)=\"|[ \t]\[)([^\"\[\]]+)[\]\"]")
+_CODE_TITLE = _Pattern(r"(?:\b(?:title|filename)=\"|[ \t`~]\[)([^\"\[\]]+)[\]\"]")
 _SENTENCE_END = _Pattern(SENTENCE_END)
 _MIN_SENTENCE, _MAX_SENTENCE = 20, 300  # characters; less is a label, and a query is not longer
 _LONG = 160  # characters of an address that says nothing to a reader
 _LONG_LINE = 20  # characters; shorter lines, such as a brace, occur in any tab
-_CODE_SPAN = _Pattern(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
+_CODE_SPAN = _Pattern(r"(?<![`\\])(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
 _MASK = _Pattern("\ue000(\\d+)\ue001")
-_TAG = _Pattern(r"<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)")
+_TAG = _Pattern(
+    r"(?<!\\)<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)"
+)
 _COLOR = _Pattern(r"</?(?:span|font|b|u|i|a)\b[^<>]*>")
 _ALT = _Pattern(r"\s(?:alt|label|text)=[\"']([^\"']+)[\"']")
 _AUTOLINK = _Pattern(r"<((?:https?://|mailto:)[^<>\s]+|[\w.+-]+@[\w.-]+)>")
