@@ -49,7 +49,8 @@ _EXPRESSION = re.compile(
     r"\s{0,200}+\{\s*+(?:require\(\s*+['\"](?P<path>[^'\"\n]+)['\"]\s*\)|(?P<name>\w+)(?=[\s.}]))"
 )
 _ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}[ \t]*$", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"\b(language|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
+_CODE = re.compile(r"\bcode=\{\s*(\w+)\s*\}")
+_ATTRIBUTE = re.compile(r"\b(lang(?:uage)?|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
 _LONGEST_EXPRESSION = 4_000
 _MOST_IMPORTS = 200
 _LAST = 1 << 53  # the largest position; a larger one is the same
@@ -377,7 +378,7 @@ def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str
 
 
 def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set[str]) -> Iterator[Directive]:
-    """Yield `<CodeBlock>{X}</CodeBlock>`, also with `require`, and `{X}` alone on its line."""
+    """Yield `<CodeBlock>{X}</CodeBlock>`, also with `require`, `<Code code={X} />`, and `{X}` on its line."""
 
     def directive(start: int, end: int, path: str, info: str, prefix: str | None) -> Directive:
         return Directive(
@@ -391,6 +392,11 @@ def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set
         )
 
     for tag, end in _tags(text, in_code, lambda name: name not in partials):
+        attributes = text[tag.end() : end]
+        if (code := _CODE.search(attributes)) and code[1] in raw and text[end - 2] == "/":
+            start, stop, prefix = whole_line(text, tag.start(), end)
+            yield directive(start, stop, raw[code[1]], _fence_info(attributes), prefix)
+            continue
         expression = _EXPRESSION.match(text, end, end + _LONGEST_EXPRESSION)
         path = (
             (_raw_path(expression["path"] or "") or raw.get(expression["name"] or "", ""))
@@ -403,8 +409,7 @@ def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set
         close = text.find(closing, expression.end(), expression.end() + _LONGEST_EXPRESSION)
         if close >= 0:
             start, stop, prefix = whole_line(text, tag.start(), close + len(closing))
-            info = _fence_info(text[tag.end() : end])
-            yield directive(start, stop, path, info, prefix)
+            yield directive(start, stop, path, _fence_info(attributes), prefix)
     for alone in _ALONE.finditer(text) if raw else ():
         if alone["name"] in raw and not in_code(alone.start()):
             yield directive(*alone.span(), raw[alone["name"]], "", alone["prefix"])
@@ -419,5 +424,5 @@ def _fence_info(attributes: str) -> str:
     """Return the info string of a fence, from the language and title attributes of a code block."""
     values = dict(_ATTRIBUTE.findall(attributes))
     named = re.search(r"language-([\w+-]+)", values.get("className", ""))
-    language = values.get("language") or (named[1] if named else "")
+    language = values.get("language") or values.get("lang") or (named[1] if named else "")
     return f'{language} title="{values["title"]}"' if values.get("title") else language
