@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recto.book.parsing import read
 from recto.book.sources import SourceOptions, open_source
 from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported
 from recto.book.sources.options import SiteOptions
@@ -211,17 +212,37 @@ def test_flags_replace_computed_values(tmp_path: Path) -> None:
     assert loaded == ["https://y.org/intro"]
 
 
-def test_computed_last_version_needs_the_version_flag(tmp_path: Path) -> None:
-    config = CONFIG.replace("docs: {}", "docs: {lastVersion: newest()}")
+def test_computed_versions_are_noted(tmp_path: Path) -> None:
+    config = CONFIG.replace("docs: {}", "docs: {lastVersion: newest(), onlyIncludeVersions: some()}")
     root = small_site(tmp_path, config, "docs/a.md", "versioned_docs/version-1/a.md")
-    assert urls(root) == ["https://x.org/b/docs/a"]  # without versions.json there is but one
+    assert open_book(root).notes == []  # without versions.json there is but one
     (root / "versions.json").write_text('["1"]', "utf-8")
-    message = r"docs.lastVersion cannot be read without running it: newest\(\)"
-    with pytest.raises(ConfigurationError, match=message) as error:
-        open_book(root)
-    assert "--docs-version" in error.value.hint
-    assert urls(root, version="1") == ["https://x.org/b/docs/a"]
+    source = open_book(root)
+    assert [page.url for page in source.pages()] == ["https://x.org/b/docs/a"]
+    assert source.notes == [
+        "docs.onlyIncludeVersions cannot be read without running it (some()); taken as left out.",
+        "docs.lastVersion cannot be read without running it (newest()); taken as left out.",
+    ]
     assert urls(root, version="current") == ["https://x.org/b/docs/next/a"]
+
+
+def test_what_plugins_and_components_show_is_noted(tmp_path: Path) -> None:
+    plugins = "remarkPlugins: [[require('npm2yarn'), {sync: true}], remarkMath, tabs]"
+    root = small_site(tmp_path, CONFIG.replace("docs: {}", f"docs: {{{plugins}}}"), "docs/a.md")
+    text = (
+        "import Chart from '@site/src/chart';\nimport {Cards, Icon} from '@theme/cards';\nimport Part from './_p.mdx';\n\n"
+        "# A\n\n<Chart data={data} />\n\n<Cards />\n\n<Part />\n\n`<No />` <Badge text='New' />\n\n<Demo></Demo>\n\n"
+        "<Grid>\n  Stars\n  </Card>\n  <Card title='Moons'>\n  Io\n</Grid>\n\n```jsx\n<Nor />\n```\n"
+    )
+    write(root, {"docs/a.md": text, "docs/_p.mdx": "The part.\n"})
+    source = open_book(root)
+    (page,) = source.pages()
+    assert source.notes == [
+        "What plugins change in pages is not read: npm2yarn, tabs.",
+        "1 included file resolved in 1 page.",
+        "Components are not run, so what these show is missing: Chart (1 page), Demo (1 page).",
+    ]
+    assert "Stars\nMoons\n  Io" in "\n".join(block.text for block in read(page).sections[0].blocks)
 
 
 def test_environment_is_taken_as_empty_and_noted(tmp_path: Path) -> None:
