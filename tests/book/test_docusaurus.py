@@ -226,6 +226,15 @@ def test_computed_versions_are_noted(tmp_path: Path) -> None:
     assert urls(root, version="current") == ["https://x.org/b/docs/next/a"]
 
 
+def test_posts_of_blogs_are_counted(tmp_path: Path) -> None:
+    plugins = "plugins: [['@docusaurus/plugin-content-blog', {path: 'news'}]], presets"
+    names = ("docs/a.md", "blog/b.md", "blog/2024/c.mdx", "blog/authors.yml", "news/d.md")
+    root = small_site(tmp_path, CONFIG.replace("presets", plugins), *names)
+    assert open_book(root).notes == ["Left out: 3 posts of the blog."]
+    write(root, {"docusaurus.config.js": CONFIG.replace("docs: {}", "docs: {}, blog: false")})
+    assert open_book(root).notes == []
+
+
 def test_what_plugins_and_components_show_is_noted(tmp_path: Path) -> None:
     plugins = "remarkPlugins: [[require('npm2yarn'), {sync: true}], remarkMath, tabs]"
     root = small_site(tmp_path, CONFIG.replace("docs: {}", f"docs: {{{plugins}}}"), "docs/a.md")

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recto._util.languages import ENGLISH
+from recto._util.text import plural
 from recto.book.sources.directory import Generator, PageDirectory
 from recto.book.sources.docusaurus.config import (
     CONFIG_FILES,
@@ -75,6 +76,8 @@ class DocusaurusSite(Generator):
             labels = [docs.label(name) for name in self._chosen[docs.id]]
             current |= {label: current.get(label, False) or label == labels[0] for label in labels if label}
         self.versions = [] if all(current.values()) else list(current.items())
+        if posts := self._config.posts():
+            self._config.notes.append(f"Left out: {plural(posts, 'post')} of the blog.")
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]

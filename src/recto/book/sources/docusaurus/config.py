@@ -18,6 +18,7 @@ from recto.book.sources.docusaurus.pages import CURRENT_VERSION, Docs
 from recto.book.sources.options import (
     SiteOptions,
     UnreadableSite,
+    is_inside,
     read_config,
     read_import,
     read_logo,
@@ -165,6 +166,15 @@ class DocusaurusConfig:
                 f"plugins cannot all be read without running them ({', '.join(unread[:3])}); "
                 "docs in those are left out."
             )
+
+    def posts(self) -> int:
+        """Return how many files the blogs have, which are not read."""
+        presets = [get(options, "blog") for _, options in self._items("presets")[0]]
+        plugins = [options for name, options in self._items("plugins")[0] if "content-blog" in name]
+        paths = [get(blog, "path") for blog in (*presets, *plugins) if blog is not False]
+        folders = {self.file.parent / (path if isinstance(path, str) else "blog") for path in paths}
+        inside = [folder for folder in folders if is_inside(folder, self.bounds)]
+        return sum(file.suffix in (".md", ".mdx") for folder in inside for file in folder.rglob("*.md*"))
 
     def _items(self, key: str) -> tuple[list[tuple[str, Any]], list[str]]:
         """Return presets or plugins with their options, and the source of those that are unknown."""
