@@ -808,6 +808,7 @@ def test_markup_in_code_is_not_left_over() -> None:
     assert not leftovers(
         "`` {ref}`b` `` `` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />"
     )
+    assert not leftovers("Files `a.{ext}` and `b`, `version-${c}` and `d`")
     assert not leftovers("`@{up}` or `@{u}`, and `tip^{tree}` or `a`")
     assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3
 
