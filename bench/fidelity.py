@@ -75,7 +75,7 @@ _GENERATED = re.compile(
     r"(?:^|/)(?:404|search|genindex[\w-]*|(?:py-)?modindex|print(?:_page)?|toc|tags|_[\w-]+(?=/)|[\w-]+-modindex)"
     r"(?:/|\.html$|$)"
 )
-_REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
+_MADE = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh|class=[\"']?generatedIndexPage_", re.IGNORECASE)
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
 _ENOUGH, _WORST, _EXAMPLES, _LONGEST = 0.99, 10, 8, 12
@@ -235,7 +235,7 @@ def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
     for file in sorted({file for file in build.rglob("*.html") if file.is_file()} - places.keys()):
         name = file.relative_to(build).as_posix()
         html = "" if _GENERATED.search(name) else file.read_text("utf-8", "replace")
-        if not html or _REDIRECT.search(html[:4000]):
+        if not html or _MADE.search(html):
             continue
         other = BuiltPage(html)
         if tuple(other.words) not in known and other.lang in languages:

@@ -226,6 +226,22 @@ def test_computed_versions_are_noted(tmp_path: Path) -> None:
     assert urls(root, version="current") == ["https://x.org/b/docs/next/a"]
 
 
+def test_comments_that_highlight_code_are_left_out(tmp_path: Path) -> None:
+    code = "```js\n// highlight-next-line\na\n  {/* highlight-start */}\nb\n# highlight-end\n```\n"
+    root = small_site(tmp_path, CONFIG, "docs/a.md")
+    write(root, {"docs/a.md": f"# A\n\n{code}\n// highlight-start\n"})
+    (page,) = pages(root)
+    assert page.text == "# A\n\n```js\na\nb\n```\n\n// highlight-start\n"
+
+
+def test_a_wrapped_partial_keeps_its_own_fences(tmp_path: Path) -> None:
+    root = small_site(tmp_path, CONFIG, "docs/a.mdx")
+    wrapped = "# A\n\n```mdx-code-block\nimport Part from './_p.mdx';\n\n<Part />\n```\n"
+    write(root, {"docs/a.mdx": wrapped, "docs/_p.mdx": "```\nlight\n```\n\n## Wick\n\nText.\n"})
+    (page,) = pages(root)
+    assert [section.headings for section in read(page).sections] == [("A",), ("A", "Wick")]
+
+
 def test_posts_of_blogs_are_counted(tmp_path: Path) -> None:
     plugins = "plugins: [['@docusaurus/plugin-content-blog', {path: 'news'}]], presets"
     names = ("docs/a.md", "blog/b.md", "blog/2024/c.mdx", "blog/authors.yml", "news/d.md")
@@ -236,7 +252,7 @@ def test_posts_of_blogs_are_counted(tmp_path: Path) -> None:
 
 
 def test_what_plugins_and_components_show_is_noted(tmp_path: Path) -> None:
-    plugins = "remarkPlugins: [[require('npm2yarn'), {sync: true}], remarkMath, tabs]"
+    plugins = "remarkPlugins: [[require('npm2yarn'), {sync: true}], remarkMath, tabs, () => 1]"
     root = small_site(tmp_path, CONFIG.replace("docs: {}", f"docs: {{{plugins}}}"), "docs/a.md")
     text = (
         "import Chart from '@site/src/chart';\nimport {Cards, Icon} from '@theme/cards';\nimport Part from './_p.mdx';\n\n"
@@ -247,7 +263,7 @@ def test_what_plugins_and_components_show_is_noted(tmp_path: Path) -> None:
     source = open_book(root)
     (page,) = source.pages()
     assert source.notes == [
-        "What plugins change in pages is not read: npm2yarn, tabs.",
+        "What plugins change in pages is not read: npm2yarn, tabs, a function of the site.",
         "1 included file resolved in 1 page.",
         "Components are not run, so what these show is missing: Chart (1 page), Demo (1 page).",
     ]

@@ -623,7 +623,7 @@ def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
 
 
 def test_vitepress_keeps_snippets_as_code_with_their_titles(tmp_path: Path) -> None:
-    page = "# Demo\n\n<<< ./ci.yml [.github/ci.yml]\n\n```[.env]\nA=1\n```\n"
+    page = "# Demo\n\n<<< ./ci.yml [.github/ci.yml]\n\n```[.env]\nA=1 # [!code ++]\n```\n"
     files = {".vitepress/config.js": "export default {}", "a.md": page, "ci.yml": "url: ${{ steps.url }}"}
     (read_page,) = pages_of(write(tmp_path, files)).values()
     assert plain_text(read_page.text).split("\n") == [

@@ -28,7 +28,7 @@ _FENCE = _Pattern(
     rf"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>{FENCE_MARKS})[ \t]*(?P<info>[^`\n]*)$"
 )
 _STRAY_MARKS = _Pattern(rf"(?:{FENCE_MARKS})[\w-]*")
-_CODE_TITLE = _Pattern(r"(?:\b(?:title|filename)=\"|[ \t`~]\[)([^\"\[\]]+)[\]\"]")
+_CODE_TITLE = _Pattern(r"\b(?:title|filename)=\"([^\"]+)\"|[ \t`~]\[([^\[\]]+?)(?: ~[\w:-]+~)?\]")
 _SENTENCE_END = _Pattern(SENTENCE_END)
 _MIN_SENTENCE, _MAX_SENTENCE = 20, 300  # characters; less is a label, and a query is not longer
 _LONG = 160  # characters of an address that says nothing to a reader
@@ -110,7 +110,7 @@ def plain_text(text: str) -> str:
     shown: list[str] = []
     for is_code, part in _parts(_choose_tabs(close_fences(text).split("\n"), (), all_tabs=True)):
         if is_code:
-            shown += (title[1] for title in _CODE_TITLE.finditer(part[0]))
+            shown += (title[1] or title[2] for title in _CODE_TITLE.finditer(part[0]))
             shown += _clean_code(part).split("\n")[1:-1]
         else:
             prose = _CODE_SPAN.sub(_span_by_line, _clean_prose("\n".join(part)))

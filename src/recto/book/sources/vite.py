@@ -44,6 +44,9 @@ _INTERPOLATION = re.compile(  # a value of a script; in code and in blocks with 
     r"|^[ \t>]*+:::+[ \t]*+v-pre\b[^\n]*\n(?:(?![ \t>]*+:::)[^\n]*\n)*+",
     re.MULTILINE,
 )
+_CODE_MARK = re.compile(  # a comment that marks a line of code
+    r"[ \t]*+(?://|#|--|%|;|/\*|\{[ \t]*/\*|<!--)[ \t]*\[!code [^\]\n]*+\](?:[ \t]*(?:\*/[ \t]*\}?|-->))?"
+)
 _SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
     r"(?P<before>[^/:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^/:()*+?{}\\]*)"
 )
@@ -154,6 +157,7 @@ class VitePressSite(Site):
             values = (match for match in _INTERPOLATION.finditer(text) if match["value"])
             directives += [Directive(*value.span()) for value in values if not in_code(value.start())]
         directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
+        directives += [Directive(*mark.span()) for mark in _CODE_MARK.finditer(text) if "[!code " in text]
         return in_order(directives)
 
 

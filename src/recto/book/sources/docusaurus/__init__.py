@@ -29,10 +29,11 @@ from recto.book.sources.docusaurus.pages import (
     DocusaurusIncludes,
     Published,
     SidebarItem,
+    find_magic_comments,
     join,
     read_sidebars,
 )
-from recto.book.sources.includes import Includes
+from recto.book.sources.includes import Directive, Includes, in_order
 from recto.book.sources.options import (
     BookFile,
     UnreadableSite,
@@ -161,8 +162,12 @@ class DocusaurusSite(Generator):
             prefix=book_file.edition + self._prefix(docs),
             translated=translated,
             only_translated=locale is not first,
-            includes=Includes(DocusaurusIncludes(self.directory), bounds),
+            includes=Includes(self._find, bounds),
         )
+
+    def _find(self, text: str, file: Path) -> list[Directive]:
+        """Find included files, and comments that readers do not see."""
+        return in_order([*find_magic_comments(text), *DocusaurusIncludes(self.directory)(text, file)])
 
     def _translated(self, docs: Docs, version: str, locale: Published) -> Path | None:
         """Return the directory with the translations of a version, if there may be any."""

@@ -36,7 +36,7 @@ _DOCS_PLUGIN = re.compile(r"(?:@docusaurus/)?(?:plugin-)?content-docs|.*plugin-c
 _PLUGIN_CODE = re.compile(r"(?:async\b|function\b|class\b|\(|new\b)")
 _CHANGING = ("beforeDefaultRemarkPlugins", "remarkPlugins", "beforeDefaultRehypePlugins", "rehypePlugins")
 _FORMULAS = re.compile("math|katex", re.IGNORECASE)
-_QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
+_PLUGIN = re.compile(r"require\(['\"]([^'\"]+)['\"]\)|([\w@/.-]+)$")
 _UNREAD = "cannot be read without running it"
 _FLAGS = {
     "url": "--site-url",
@@ -220,7 +220,8 @@ def _changing_plugins(options: dict[str, Any]) -> Iterator[str]:
             plugin = get(entry, "0") if isinstance(entry, list) else entry
             source = plugin.source if isinstance(plugin, Unknown) else str(plugin)
             if not _FORMULAS.search(source):
-                yield quoted[1] if (quoted := _QUOTED.search(source)) else source
+                named = _PLUGIN.match(source)
+                yield named[1] or named[2] if named else "a function of the site"
 
 
 def with_versions(config: DocusaurusConfig, docs: Docs, requested: str) -> Docs:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from recto._util.markdown import code_fences
 from recto.book.parsing import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.parsing.markdown.tags import tag_end
@@ -51,6 +52,11 @@ _EXPRESSION = re.compile(
 _ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}[ \t]*$", re.MULTILINE)
 _CODE = re.compile(r"\bcode=\{\s*(\w+)\s*\}")
 _ATTRIBUTE = re.compile(r"\b(lang(?:uage)?|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
+_MAGIC = re.compile(  # a comment in code that highlights lines
+    r"^[ \t>]*+(?://|#|--|%|;|/\*|\{[ \t]*/\*|<!--)[ \t]*highlight-(?:next-line|start|end)"
+    r"[ \t]*(?:\*/[ \t]*\}?|-->)?[ \t]*\n",
+    re.MULTILINE,
+)
 _LONGEST_EXPRESSION = 4_000
 _MOST_IMPORTS = 200
 _LAST = 1 << 53  # the largest position; a larger one is the same
@@ -329,6 +335,14 @@ def _position(stated_position: object, name: str) -> float:
     return split_number(name)[0]
 
 
+def find_magic_comments(text: str) -> Iterator[Directive]:
+    """Find the comments in code that highlight lines; readers do not see them."""
+    in_code = code_ranges(text) if "highlight-" in text else None
+    for comment in _MAGIC.finditer(text) if in_code else ():
+        if in_code and in_code(comment.start()):
+            yield Directive(*comment.span())
+
+
 class DocusaurusIncludes:
     """Finds `<X />` for partials (`import X from './_x.mdx'`) and `{X}` for raw-loader imports."""
 
@@ -352,7 +366,8 @@ class DocusaurusIncludes:
         ]
         if raw or "raw-loader" in text:
             directives += _raw_files(text, in_code, raw, partials)
-        return [self._placed(directive, file) for directive in in_order(directives)]
+        opened = _wrappers(text, directives) if "mdx-code-block" in text else ()
+        return in_order([*opened, *(self._placed(directive, file) for directive in directives)])
 
     def _placed(self, directive: Directive, file: Path) -> Directive:
         base = self._site if directive.path.startswith("@site/") else file.parent
@@ -368,6 +383,14 @@ def _tags(text: str, in_code: InCode, select: Callable[[str], bool]) -> Iterator
         end = tag_end(text, tag.end())
         if end is not None and not before.count("`") % 2 and not before.lstrip().startswith("|"):
             yield tag, end
+
+
+def _wrappers(text: str, directives: Sequence[Directive]) -> Iterator[Directive]:
+    """Yield the lines of fences that wrap included files, whose own fences would end them."""
+    for opened, closed in code_fences(text):
+        inside = (closed and opened.end() <= directive.start < closed.start() for directive in directives)
+        if closed and opened["info"] == "mdx-code-block" and any(inside):
+            yield from (Directive(*line.span()) for line in (opened, closed))
 
 
 def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str, Directive]]:
