@@ -42,7 +42,10 @@ _CONTAINER = re.compile(
 _SILENT = ("raw", "v-pre", "details", "code-group", "group", "div")  # containers that show no name
 _PREFIX = re.compile(r"[ \t>]*")
 _NAME = re.compile(r"\w+")
-_IMPORTED = re.compile(r"^[ \t]*import\b([^'\"\n;]{1,500}?)\bfrom\s+['\"](?!\.|[@~]/|@site/)", re.MULTILINE)
+_IMPORTED = re.compile(
+    r"^[ \t]*import\b([^'\"\n;]{1,500}?)\bfrom\s+['\"](?:@theme/|@docusaurus/|@astrojs/|astro[:/])",
+    re.MULTILINE,
+)
 MARKDOWN_SUFFIXES = (*MARKDOWN.suffixes, *MDX.suffixes)
 _PYTHON = dict.fromkeys(("py", "pyi"), "python")
 _LANGUAGES = _PYTHON | {"sh": "bash", "yml": "yaml", "rs": "rust", "rb": "ruby", "htm": "html"}
@@ -233,15 +236,15 @@ def notes(includes: Sequence[Includes], components: Counter[str]) -> list[str]:
 
 
 def silent_components(text: str) -> list[str]:
-    """Return the components that the site itself defines, and whose text only running code makes."""
+    """Return the components whose text only running code makes; those of the generators show none."""
     silent = list(TagReader().silent(text)) if "/>" in text or "></" in text else []
     if not silent:
         return []
-    packaged = {name for names in _IMPORTED.findall(text) for name in _NAME.findall(names)}
+    known = {name for names in _IMPORTED.findall(text) for name in _NAME.findall(names)}
     in_code = code_ranges(text)
     before = {place: text[line_start(text, place) : place] for place, _ in silent}
     shown = (name for place, name in silent if not in_code(place) and before[place].count("`") % 2 == 0)
-    return sorted(set(shown) - packaged)
+    return sorted(set(shown) - known)
 
 
 def _normal(text: str) -> str:
