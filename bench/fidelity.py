@@ -15,12 +15,11 @@ that a server sends for its address. The row of figures:
 
 Left out of the built content is what is not read there: navigation (also lists of contents and toctrees),
 footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, numbers
-of sections and figures, callouts, the code of documented objects, collapsed copies of listings, excerpts of
-posts, labels of a theme's tables, objects and lists of changes, and text for screen readers only. Formulas of
-KaTeX count as their TeX, diagrams of Mermaid as their labels. The texts of images may be in the source, but
-need not. The text of the source is its titles, headings and blocks without markup (`plain_text`) and without
-the numbers of lists. Words are runs of letters and digits in lower case; a character of a script without
-spaces is a word.
+of sections, figures and formulas, callouts, the code of documented objects, collapsed copies of listings,
+excerpts of posts, labels of a theme, and hidden text. Formulas of KaTeX count as their TeX, diagrams of
+Mermaid as their labels. The texts of images may be in the source, but need not. The text of the source is its
+titles, headings and blocks without markup (`plain_text`) and without the numbers of lists. Words are runs of
+letters and digits in lower case; a character of a script without spaces is a word.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from recto.types.book import Document
 URL = "https://book.example.org/"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 _MAIN = (
-    ".sl-markdown-content, .md-content__inner, .theme-doc-markdown, .vp-doc, article.bd-article, "
+    ".VPHome, .sl-markdown-content, .md-content__inner, .theme-doc-markdown, .vp-doc, article.bd-article, "
     ".td-content, #furo-main-content, #quarto-document-content, .book-body section.normal",
     "main article, article[role=main], div.body[role=main], div[role=main], div[itemprop=articleBody]",
     "main, article, div.body, #content",
@@ -67,10 +66,11 @@ _DROPPED = (
     "a.reference[href*='#equation-'], summary[aria-label='Toggle hidden content'], .boring, .section-index, "
     ".section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, .header-section-number, "
     ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, .sr-only, "
-    ".footnote > .label, .changelog > summary, .visually-hidden, .visuallyhidden, .screen-reader-text, "
-    ".doc-labels, .conum, .conum + b, .md-post--excerpt, thead:has(.doc-section-title), "
-    "p:has(> .doc-section-title) + table > thead, details:has(> summary:lexbor-contains('Source code in'), "
-    "> summary:lexbor-contains('Full file preview'), > summary:lexbor-contains('Other versions and variants'))"
+    ".footnote > .label, .changelog > summary, [class*=visually], .screen-reader-text, "
+    "[hidden][aria-hidden], .doc-labels, .conum, .conum + b, .md-post--excerpt, "
+    "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, "
+    "details:has(> summary:lexbor-contains('Source code in'), > summary:lexbor-contains('Full file preview'), "
+    "> summary:lexbor-contains('Other versions and'))"
 )
 _BARE = "section > :is(h2, h3):last-child"  # headings of lists of pages
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
@@ -83,7 +83,7 @@ _GENERATED = re.compile(
     r"(?:^|/)(?:404|search|genindex[\w-]*|(?:py-)?modindex|print(?:_page)?|toc|tags|_[\w-]+(?=/)|[\w-]+-modindex)"
     r"(?:/|\.html$|$)"
 )
-_REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
+_MADE = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh|class=[\"']?generatedIndexPage_", re.IGNORECASE)
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
 _ENOUGH, _WORST, _EXAMPLES, _LONGEST = 0.99, 10, 8, 12
@@ -145,27 +145,26 @@ class BuiltPage:
 def _heading_ids(main: LexborNode) -> Iterator[str]:
     """Yield the ids of headings; some generators write them on the section that begins with the heading."""
     for heading in main.css("h2, h3, h4, h5, h6"):
-        around = heading.parent
-        found = heading.attributes.get("id")
-        if not found and around is not None and around.tag in ("section", "div"):
-            found = around.attributes.get("id")
-        if found:
+        parent = heading.parent
+        around = parent if parent is not None and parent.tag in ("section", "div") else heading
+        if found := heading.attributes.get("id") or around.attributes.get("id"):
             yield found
 
 
 def source_text(document: Document) -> str:
     """Return the title, the headings and the text of a page, each heading once."""
-    parts, path = [document.title], document.sections[0].headings[:1] if document.sections else ()
+    parts, path = [one_line(document.title)], document.sections[0].headings[:1] if document.sections else ()
     for section in document.sections:
         same = next(
             (at for at, (new, old) in enumerate(zip(section.headings, path, strict=False)) if new != old),
             min(len(section.headings), len(path)),
         )
-        parts += section.headings[max(same, 1) :]
+        parts += map(one_line, section.headings[max(min(same, len(section.headings) - 1), 1) :])
         blocks = (block for block in section.blocks if block.kind != "heading")
-        parts += (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in blocks)
+        texts = (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in blocks)
+        parts += [plain_text("\n\n".join(texts))]
         path = section.headings
-    return "\n\n".join(plain_text(part) for part in parts)
+    return "\n\n".join(parts)
 
 
 @dataclass
@@ -241,7 +240,7 @@ def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
     for file in sorted({file for file in build.rglob("*.html") if file.is_file()} - places.keys()):
         name = file.relative_to(build).as_posix()
         html = "" if _GENERATED.search(name) else file.read_text("utf-8", "replace")
-        if not html or _REDIRECT.search(html[:4000]) or "md-post--excerpt" in html:
+        if not html or _MADE.search(html) or "md-post--excerpt" in html:
             continue
         other = BuiltPage(html)
         if tuple(other.words) not in known and other.lang in languages:
@@ -253,11 +252,16 @@ def _compare_order(
     result: Comparison, links: Iterable[tuple[str, list[str]]], build: Path, places: dict[Path, int], url: str
 ) -> None:
     """Count the pairs of pages that follow each other in lists of links, and those that do in the source."""
+    pairs = list[tuple[int, int]]()
     for page, listed in links:
         targets = (urljoin(page, link).partition("#")[0].removeprefix(url) for link in listed)
         files = (built_file(build, target) for target in targets)
-        for one, after in pairwise(places[file] for file in dict.fromkeys(files) if file in places):
-            result.add("order", one < after, 1)
+        pairs += pairwise(places[file] for file in dict.fromkeys(files) if file in places)
+    followed = Counter(
+        after for _, after in pairs
+    )  # pages without a place in the order may lead to the first
+    for before, after in (pair for pair in pairs if followed[pair[1]] == 1):
+        result.add("order", before < after, 1)
 
 
 def main() -> None:
@@ -274,8 +278,7 @@ def main() -> None:
     result = compare(open_book(options.source, site), options.built.resolve(), options.site_url)
     figures = result.figures()
     if options.json:
-        differences = {"differences": list(result.details())}
-        print(json.dumps(figures | differences, indent=2, ensure_ascii=False))
+        print(json.dumps({**figures, "differences": [*result.details()]}, indent=2, ensure_ascii=False))
         return
     print(table(["book", *figures], [[options.source.name, *figures.values()]]))
     print("\n".join(result.details() if options.verbose else ()))

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recto.book.parsing import read
 from recto.book.sources import SourceOptions, open_source
 from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported
 from recto.book.sources.options import SiteOptions
@@ -211,17 +212,62 @@ def test_flags_replace_computed_values(tmp_path: Path) -> None:
     assert loaded == ["https://y.org/intro"]
 
 
-def test_computed_last_version_needs_the_version_flag(tmp_path: Path) -> None:
-    config = CONFIG.replace("docs: {}", "docs: {lastVersion: newest()}")
+def test_computed_versions_are_noted(tmp_path: Path) -> None:
+    config = CONFIG.replace("docs: {}", "docs: {lastVersion: newest(), onlyIncludeVersions: some()}")
     root = small_site(tmp_path, config, "docs/a.md", "versioned_docs/version-1/a.md")
-    assert urls(root) == ["https://x.org/b/docs/a"]  # without versions.json there is but one
+    assert open_book(root).notes == []  # without versions.json there is but one
     (root / "versions.json").write_text('["1"]', "utf-8")
-    message = r"docs.lastVersion cannot be read without running it: newest\(\)"
-    with pytest.raises(ConfigurationError, match=message) as error:
-        open_book(root)
-    assert "--docs-version" in error.value.hint
-    assert urls(root, version="1") == ["https://x.org/b/docs/a"]
+    source = open_book(root)
+    assert [page.url for page in source.pages()] == ["https://x.org/b/docs/a"]
+    assert source.notes == [
+        "docs.onlyIncludeVersions cannot be read without running it (some()); taken as left out.",
+        "docs.lastVersion cannot be read without running it (newest()); taken as left out.",
+    ]
     assert urls(root, version="current") == ["https://x.org/b/docs/next/a"]
+
+
+def test_comments_that_highlight_code_are_left_out(tmp_path: Path) -> None:
+    code = "```js\n// highlight-next-line\na\n  {/* highlight-start */}\nb\n# highlight-end\n```\n"
+    root = small_site(tmp_path, CONFIG, "docs/a.md")
+    write(root, {"docs/a.md": f"# A\n\n{code}\n// highlight-start\n"})
+    (page,) = pages(root)
+    assert page.text == "# A\n\n```js\na\nb\n```\n\n// highlight-start\n"
+
+
+def test_a_wrapped_partial_keeps_its_own_fences(tmp_path: Path) -> None:
+    root = small_site(tmp_path, CONFIG, "docs/a.mdx")
+    wrapped = "# A\n\n```mdx-code-block\nimport Part from './_p.mdx';\n\n<Part />\n```\n"
+    write(root, {"docs/a.mdx": wrapped, "docs/_p.mdx": "```\nlight\n```\n\n## Wick\n\nText.\n"})
+    (page,) = pages(root)
+    assert [section.headings for section in read(page).sections] == [("A",), ("A", "Wick")]
+
+
+def test_posts_of_blogs_are_counted(tmp_path: Path) -> None:
+    plugins = "plugins: [['@docusaurus/plugin-content-blog', {path: 'news'}]], presets"
+    names = ("docs/a.md", "blog/b.md", "blog/2024/c.mdx", "blog/authors.yml", "news/d.md")
+    root = small_site(tmp_path, CONFIG.replace("presets", plugins), *names)
+    assert open_book(root).notes == ["Left out: 3 posts of the blog."]
+    write(root, {"docusaurus.config.js": CONFIG.replace("docs: {}", "docs: {}, blog: false")})
+    assert open_book(root).notes == []
+
+
+def test_what_plugins_and_components_show_is_noted(tmp_path: Path) -> None:
+    plugins = "remarkPlugins: [[require('npm2yarn'), {sync: true}], remarkMath, tabs, () => 1]"
+    root = small_site(tmp_path, CONFIG.replace("docs: {}", f"docs: {{{plugins}}}"), "docs/a.md")
+    text = (
+        "import Chart from '@site/src/chart';\nimport {Cards, Icon} from '@theme/cards';\nimport Part from './_p.mdx';\n\n"
+        "# A\n\n<Chart data={data} />\n\n<Cards />\n\n<Part />\n\n`<No />` <Badge text='New' />\n\n<Demo></Demo>\n\n"
+        "<Grid>\n  Stars\n  </Card>\n  <Card title='Moons'>\n  Io\n</Grid>\n\n```jsx\n<Nor />\n```\n"
+    )
+    write(root, {"docs/a.md": text, "docs/_p.mdx": "The part.\n"})
+    source = open_book(root)
+    (page,) = source.pages()
+    assert source.notes == [
+        "What plugins change in pages is not read: npm2yarn, tabs, a function of the site.",
+        "1 included file resolved in 1 page.",
+        "Components are not run, so what these show is missing: Chart (1 page), Demo (1 page).",
+    ]
+    assert "Stars\nMoons\n  Io" in "\n".join(block.text for block in read(page).sections[0].blocks)
 
 
 def test_environment_is_taken_as_empty_and_noted(tmp_path: Path) -> None:

@@ -686,6 +686,15 @@ def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
     assert page.text == text.replace("Count: {{ count }}", "Count: ", 1)
 
 
+def test_vitepress_keeps_snippets_as_code_with_their_titles(tmp_path: Path) -> None:
+    page = "# Demo\n\n<<< ./ci.yml [.github/ci.yml]\n\n```[.env]\nA=1 # [!code ++]\n```\n"
+    files = {".vitepress/config.js": "export default {}", "a.md": page, "ci.yml": "url: ${{ steps.url }}"}
+    (read_page,) = pages_of(write(tmp_path, files)).values()
+    assert plain_text(read_page.text).split("\n") == [
+        *("Demo", ".github/ci.yml", "url: ${{ steps.url }}", ".env", "A=1"),
+    ]
+
+
 def test_vitepress_shows_landing_pages_raw_blocks_and_badges(tmp_path: Path) -> None:
     home = """\
 ---
@@ -863,6 +872,7 @@ def test_markup_in_code_is_not_left_over() -> None:
     assert not leftovers(
         "`` {ref}`b` `` `` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />"
     )
+    assert not leftovers("Files `a.{ext}` and `b`, `version-${c}` and `d`")
     assert not leftovers("`@{up}` or `@{u}`, and `tip^{tree}` or `a`")
     assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3
 
@@ -977,6 +987,35 @@ def test_starlight_sorts_directories_and_inserts_imported_pages(tmp_path: Path) 
         *("first.md", "Deep/a.md", "Deep/index.md", "index.mdx", "b.md", "last.md"),
     ]
     assert "Inserted." in pages["guide/index.mdx"]
+
+
+def test_starlight_shows_titles_of_asides_and_imported_code(tmp_path: Path) -> None:
+    text = """\
+---
+title: A
+---
+
+import { Aside, Code } from '@astrojs/starlight/components';
+import lamp from '../../lamp.sh?raw';
+
+<Aside>One</Aside>
+
+<Aside type="tip">Two</Aside>
+
+<Aside type="tip" title="Mind">Three</Aside>
+
+`<Aside>` <Badge text="New" />
+
+<Badge text="Old" />
+
+<Code code={lamp} lang="sh" title="lamp.sh" />
+"""
+    files = {"src/content/docs/a.mdx": text, "src/lamp.sh": "light", "astro.config.mjs": STARLIGHT % ""}
+    (page,) = pages_of(write(tmp_path, files)).values()
+    shown = plain_text("\n\n".join(block.text for block in read(page).sections[0].blocks)).split("\n")
+    assert [" ".join(line.split()) for line in shown] == [
+        *("Note One", "Tip Two", "Mind Three", "<Aside> New", "Old", "lamp.sh", "light"),
+    ]
 
 
 def test_anchors_of_a_function_of_a_vitepress_site_are_noted(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ IMPORT = "import Code from '!!raw-loader!./x.js';\nimport CodeBlock from '@theme
         ("{Code}", "```js\na = 1;\n```"),
         ("{Code.trim()}", "```js\na = 1;\n```"),
         ("<Tabs><CodeBlock>{Code}</CodeBlock></Tabs>", "<Tabs>\n\n```js\na = 1;\n```\n\n</Tabs>"),
-        ("```mdx-code-block\n{Code}\n```", "```mdx-code-block\n```js\na = 1;\n```\n```"),
+        ("```mdx-code-block\n{Code}\n```", "\n```js\na = 1;\n```\n"),
     ],
 )
 def test_raw_file_becomes_a_fence(tmp_path: Path, shown: str, fence: str) -> None:

@@ -246,7 +246,10 @@ def test_plain_text_is_what_a_reader_sees() -> None:
     assert plain_text("Call `a::\nb` and `c`\n> or `d\n> e` f") == "Call a::\nb and c\nor d\ne f"
     assert plain_text(r"An \<item>, <b>bold</b>") == "An <item>, bold"
     assert plain_text("```sh {1} [Linux, macOS]\nls\n```") == "Linux, macOS\nls"
+    assert plain_text("```sh [~/.rc ~icons:sh-file~]\nls\n```") == "~/.rc\nls"
+    assert plain_text('```js {2} title="a.[js|ts]"\nb\n```') == "a.[js|ts]\nb"
     assert plain_text("~~~md\n```rust,ignore\nx\n```\n~~~") == "```rust,ignore\nx\n```"
+    assert plain_text(r"Map\<A, B b\>: \`$\{a\}\` `<b>` <b>c</b>") == "Map<A, B b>: `${a}` <b> c"
     code = f"url = 'https://a.example/{'b' * 200}'"
     assert plain_text(f"```\n{code}\n```\n`{code}`") == f"{code}\n{code}"
 

@@ -442,7 +442,10 @@ def find_leftovers(text: str) -> Iterator[tuple[int, str]]:
         return
     text = _DOUBLE_CODE.sub("", without_fences(text))
     for kind, mark in _UNRESOLVED_ROLES.items():  # their text looks like code
-        yield from ((text.count("\n", 0, match.start()), kind) for match in mark.finditer(text))
+        for match in mark.finditer(text):
+            line = text.rfind("\n", 0, match.start()) + 1
+            if text.count("`", line, match.start()) % 2 == 0:  # else it ends a code span: `a.{b}` and `b`
+                yield text.count("\n", 0, line), kind
         text = mark.sub("", text)
     text = _ANY_CODE.sub("", text)
     for kind, mark in _UNRESOLVED.items():

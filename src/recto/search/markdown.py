@@ -28,12 +28,12 @@ _FENCE = _Pattern(
     rf"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>{FENCE_MARKS})[ \t]*(?P<info>[^`\n]*)$"
 )
 _STRAY_MARKS = _Pattern(rf"(?:{FENCE_MARKS})[\w-]*")
-_CODE_TITLE = _Pattern(r"(?:\b(?:title|filename)=\"|[ \t]\[)([^\"\[\]]+)[\]\"]")
+_CODE_TITLE = _Pattern(r"\b(?:title|filename)=\"([^\"]+)\"|[ \t`~]\[([^\[\]]+?)(?: ~[\w:-]+~)?\]")
 _SENTENCE_END = _Pattern(SENTENCE_END)
 _MIN_SENTENCE, _MAX_SENTENCE = 20, 300  # characters; less is a label, and a query is not longer
 _LONG = 160  # characters of an address that says nothing to a reader
 _LONG_LINE = 20  # characters; shorter lines, such as a brace, occur in any tab
-_CODE_SPAN = _Pattern(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
+_CODE_SPAN = _Pattern(r"(?<![`\\])(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
 _MASK = _Pattern("\ue000(\\d+)\ue001")
 _TAG = _Pattern(
     r"(?<!\\)<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)"
@@ -110,7 +110,7 @@ def plain_text(text: str) -> str:
     shown: list[str] = []
     for is_code, part in _parts(_choose_tabs(close_fences(text).split("\n"), (), all_tabs=True)):
         if is_code:
-            shown += (title[1] for title in _CODE_TITLE.finditer(part[0]))
+            shown += (title[1] or title[2] for title in _CODE_TITLE.finditer(part[0]))
             shown += _clean_code(part).split("\n")[1:-1]
         else:
             prose = _CODE_SPAN.sub(_span_by_line, _clean_prose("\n".join(part)))

@@ -12,6 +12,7 @@ import re
 import stat
 import textwrap
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from recto._util.markdown import code_fences
 from recto._util.text import plural
 from recto.book.parsing import MARKDOWN, MDX
 from recto.book.parsing.frontmatter import split_front_matter
+from recto.book.parsing.markdown.tags import TagReader
 from recto.book.sources.options import is_inside
 
 _DEEPEST = 10  # files within files
@@ -39,6 +41,11 @@ _CONTAINER = re.compile(
 )
 _SILENT = ("raw", "v-pre", "details", "code-group", "group", "div")  # containers that show no name
 _PREFIX = re.compile(r"[ \t>]*")
+_NAME = re.compile(r"\w+")
+_IMPORTED = re.compile(
+    r"^[ \t]*import\b([^'\"\n;]{1,500}?)\bfrom\s+['\"](?:@theme/|@docusaurus/|@astrojs/|astro[:/])",
+    re.MULTILINE,
+)
 MARKDOWN_SUFFIXES = (*MARKDOWN.suffixes, *MDX.suffixes)
 _PYTHON = dict.fromkeys(("py", "pyi"), "python")
 _LANGUAGES = _PYTHON | {"sh": "bash", "yml": "yaml", "rs": "rust", "rb": "ruby", "htm": "html"}
@@ -211,8 +218,8 @@ class Includes:
             raise _UnresolvedError(error.strerror or str(error)) from error
 
 
-def notes(includes: Sequence[Includes]) -> list[str]:
-    """Return notes on how many files were included and which were not."""
+def notes(includes: Sequence[Includes], components: Counter[str]) -> list[str]:
+    """Return notes on how many files were included and which were not, and on components without text."""
     resolved = sum(expander.resolved for expander in includes)
     pages = sum(expander.pages for expander in includes)
     unresolved = [line for expander in includes for line in expander.unresolved]
@@ -221,7 +228,23 @@ def notes(includes: Sequence[Includes]) -> list[str]:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
         listed = ", ".join(unresolved[:_SHOWN]) + more
         lines.append(f"{plural(len(unresolved), 'included file')} could not be resolved: {listed}.")
+    if components:
+        more = f", and {len(components) - _SHOWN} more" if len(components) > _SHOWN else ""
+        listed = ", ".join(f"{name} ({plural(n, 'page')})" for name, n in components.most_common(_SHOWN))
+        lines.append(f"Components are not run, so what these show is missing: {listed}{more}.")
     return lines
+
+
+def silent_components(text: str) -> list[str]:
+    """Return the components whose text only running code makes; those of the generators show none."""
+    silent = list(TagReader().silent(text)) if "/>" in text or "></" in text else []
+    if not silent:
+        return []
+    known = {name for names in _IMPORTED.findall(text) for name in _NAME.findall(names)}
+    in_code = code_ranges(text)
+    before = {place: text[line_start(text, place) : place] for place, _ in silent}
+    shown = (name for place, name in silent if not in_code(place) and before[place].count("`") % 2 == 0)
+    return sorted(set(shown) - known)
 
 
 def _normal(text: str) -> str:

@@ -30,7 +30,7 @@ from recto.book.sources.docusaurus import DocusaurusSite
 from recto.book.sources.docusaurus.config import CONFIG_FILES, DocusaurusConfig
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.hugo import HugoSite
-from recto.book.sources.includes import Directive, Includes
+from recto.book.sources.includes import Directive, Includes, silent_components
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.jekyll import JekyllSite
 from recto.book.sources.options import (
@@ -344,10 +344,12 @@ class BookTree:
             includes.reset()
         skipped: Counter[str] = Counter()
         addresses: Counter[str] = Counter()
+        components: Counter[str] = Counter()
         for directory, name in self._files:
             for page in _limited(directory, name):
                 if isinstance(page, Page):
                     addresses[page.url] += 1
+                    components.update(silent_components(page.text) if _has_components(page) else ())
                     position += 1
                     yield replace(page, module_title=titles[page.module], position=position)
                 elif isinstance(page, Failure):
@@ -360,24 +362,25 @@ class BookTree:
         self.notes[:] = [
             *self._open_notes,
             *self._unlisted_note(),
-            *include_notes(self._includes),
+            *include_notes(self._includes, components),
             *(f"Left out: {plural(count, f'{reason} page')}." for reason, count in skipped.items()),
             *(f"{count} pages have the same URL {url}." for url, count in shared[:5]),
         ]
 
     def _unlisted_note(self) -> Iterator[str]:
         """Say which files the navigation does not list, if they are more than the pages."""
+        every = ((place, name) for place, _ in self._directories for name in sorted(place.unlisted))
         included = self.included_files
-        names = [
-            name
-            for directory, _ in self._directories
-            for name in sorted(directory.unlisted)
-            if directory.root / name not in included
-        ]
+        names = [name for place, name in every if place.root / name not in included]
         if len(names) > len(self._files):
             listed = ", ".join(names[:_MOST_NAMES])
             end = ", ..." if len(names) > _MOST_NAMES else "."
             yield f"{plural(len(names), 'file')} not in the navigation, so not indexed: {listed}{end}"
+
+
+def _has_components(page: Page) -> bool:
+    """Return whether tags on a page may be components of JavaScript."""
+    return page.format == MDX.name or page.anchors == "vitepress"
 
 
 def _limited(directory: PageDirectory, name: str) -> Iterator[Page | str | Failure]:

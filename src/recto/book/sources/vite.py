@@ -29,7 +29,7 @@ from recto.types.book import Page
 _SUFFIXES = ("ts", "mts", "js", "mjs")
 _SNIPPET = re.compile(
     r"^(?P<prefix>[ \t>]*)<<<[ \t]*(?P<path>[^\s#{\[]+)"
-    r"(?:#(?P<region>[\w*-]+))?(?P<braces>\{[^{}\n]*\})?[^\n]*$",
+    r"(?:#(?P<region>[\w*-]+))?(?P<braces>\{[^{}\n]*\})?(?P<title>[ \t]*\[[^\[\]\n]+\])?[^\n]*$",
     re.MULTILINE,
 )
 _INCLUDE = re.compile(
@@ -44,9 +44,16 @@ _INTERPOLATION = re.compile(  # a value of a script; in code and in blocks with 
     r"|^[ \t>]*+:::+[ \t]*+v-pre\b[^\n]*\n(?:(?![ \t>]*+:::)[^\n]*\n)*+",
     re.MULTILINE,
 )
+_CODE_MARK = re.compile(  # a comment that marks a line of code
+    r"[ \t]*+(?://|#|--|%|;|/\*|\{[ \t]*/\*|<!--)[ \t]*\[!code [^\]\n]*+\](?:[ \t]*(?:\*/[ \t]*\}?|-->))?"
+)
 _SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
     r"(?P<before>[^/:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^/:()*+?{}\\]*)"
 )
+_ASIDE = re.compile(
+    r"^(?P<before>[^`\n]*?)(?P<tag><Aside(?=[\s>])(?P<properties>(?:(?!\btitle=)[^<>])*+)>)", re.MULTILINE
+)
+_TYPE = re.compile(r"\btype=[\"'](\w+)[\"']")
 _PARAMETER = re.compile(r"(?P<slash>/?)(?::(?P<name>\w+)[*+?]?|\(\.\*\))")
 _MOST_PATTERNS, _MOST_SEGMENTS = 100, 50
 _DEEPEST = 10
@@ -150,6 +157,7 @@ class VitePressSite(Site):
             values = (match for match in _INTERPOLATION.finditer(text) if match["value"])
             directives += [Directive(*value.span()) for value in values if not in_code(value.start())]
         directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
+        directives += [Directive(*mark.span()) for mark in _CODE_MARK.finditer(text) if "[!code " in text]
         return in_order(directives)
 
 
@@ -226,12 +234,14 @@ def _files(text: str, root: Path, file: Path) -> Iterator[Directive]:
         select = select_region(region, _START, _END) if region else None
         if match.re is _SNIPPET:
             language = re.search(r"[A-Za-z][\w+-]*", match["braces"] or "")
-            code, prefix = language[0] if language else "", match["prefix"]
+            title = f" {match['title'].strip()}" if match["title"] else ""
+            code, prefix = (language[0] if language else "") + title, match["prefix"]
         else:
             code, prefix = None, ""
             if lines := match["lines"]:
                 select = select_lines(lines.replace(",", ":"), ":")
-        yield Directive(*match.span(), path, bases, select=select, code=code, prefix=prefix, otherwise="")
+        place = (*match.span(), path, bases)
+        yield Directive(*place, select=select, code=code, prefix=prefix, nested=code is None, otherwise="")
 
 
 class StarlightSite(Site):
@@ -316,6 +326,11 @@ class StarlightSite(Site):
         return re.sub(r"/$", "", slug) + "/" * bool(slug and self._slash)
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
-        """Find asides, and the pages that a page imports."""
-        asides = find_containers(text) if ":::" in text else ()
+        """Find asides, which have a title by their type, and the pages that a page imports."""
+        asides = find_containers(text) if ":::" in text else []
+        in_code = code_ranges(text)
+        for aside in _ASIDE.finditer(text):
+            kind = _TYPE.search(aside["properties"])
+            new = f'<Aside title="{(kind[1] if kind else "note").capitalize()}"{aside["properties"]}>'
+            asides += [] if in_code(aside.start()) else [Directive(*aside.span("tag"), new=new)]
         return in_order([*asides, *DocusaurusIncludes(self.directory)(text, file)])

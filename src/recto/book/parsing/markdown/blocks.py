@@ -27,7 +27,7 @@ _ESM = re.compile(
 _CODE_MARK = re.compile(r"\\.|['\"`{}\[\]()]|//|/\*|\*/")
 _ENDS = {"'": "'", '"': '"', "`": "`", "/*": "*/"}
 _TAG = re.compile(r"</?(?:[A-Za-z][\w.:-]*)?(?=[\s/>{]|$)")
-_MAX_TAG_LINES = 60
+_MAX_TAG_LINES = 500
 _MAX_CODE_LINES = 500
 _LONGEST_OPENING = 1_000  # characters that tell whether a line is `import` or `export`
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from recto.book.parsing.markdown.headings import SHORTCODE
 
-LONGEST_TAG = 4_000  # characters; beyond, a `<` is taken as text
-_BUDGET = 1_000_000  # characters that may be searched for tag ends that do not exist
+LONGEST_TAG = 20_000  # characters; beyond, a `<` is taken as text
+_BUDGET = 4_000_000  # characters that may be searched for tag ends that do not exist
 _QUOTES = re.compile(r"[\"'`{}>]")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])")
-_SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
+_SEEN = re.compile(r"\b(?:label|title|text|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
 _NAMED = re.compile(r"\b(number|file-?[nN]ame)=\"([^\"]+)\"")
 _STRING = re.compile(r"(?:(?<![\w-])([\w-]++)\s*+[=:]\s*+(?:\{\s*+)?)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
 _TECHNICAL = re.compile(r"\w*[cC]lass\w*|code|d|href|id|key|path|src|style|to|url")
@@ -156,6 +156,14 @@ class TagReader:
             written = value[1] or value[2] or ""
             return self._labels.get(written, written)
         return ""
+
+    def silent(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield the components without content whose tags have no text, with their positions."""
+        for tag, end in self._tags(text):
+            name = tag[2] or ""
+            alone = text[end - 2] == "/" or text.startswith(f"</{name}>", end)
+            if name[:1].isupper() and alone and not self._visible(text[tag.start() : end], name).strip():
+                yield tag.start(), name
 
     def ids(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield the ids of HTML tags (not components) with their line numbers, from zero."""

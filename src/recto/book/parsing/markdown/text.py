@@ -39,6 +39,7 @@ _ATTRIBUTES = re.compile(
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _ANCHOR = re.compile(r"\[\]\([^)]{0,1000}+\)\{:?[ \t]*+#([\w:.-]++)[^{}]*+\}")
 _NO_ALT = re.compile(r"(?:!\[\s*\]\([^()\n]*\)(?:\{[^{}]*\})?\s*)+")
+_COMPONENT_LINE = re.compile(r"[ \t>]*</?[A-Z][\w.]*(?:\s[^<>`]*)?>[ \t]*")
 _COLOR = re.compile(r"\x1b\[[\d;]*+m")
 _PREFIX = re.compile(r"[ \t>]*")
 
@@ -192,8 +193,12 @@ class PageLines:
             self._kept[first:last] = [None] * (last - first)
         elif self._mdx and opening[:1] == "<" and opening[1:].isupper() and text.rstrip().endswith(">"):
             self._put(first, last, self._tag_reader.words(text, components_only=True))
-        elif (edited := _prose(lines, mdx=self._mdx)) is not None:
-            self._kept[first:last] = edited
+        else:
+            if (edited := _prose(lines, mdx=self._mdx)) is not None:
+                self._kept[first:last] = edited
+            for number, line in enumerate(lines, first) if self._mdx and "<" in text else ():
+                if _COMPONENT_LINE.fullmatch(line):
+                    self._put(number, number + 1, self._tag_reader.words(line, components_only=True))
 
     def block(self, kind: str, first: int, last: int, cuts: tuple[tuple[int, ...], ...] = ()) -> Block | None:
         """Make a block of some lines, without blank lines at its ends; return None if it has no text."""

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recto._util.languages import ENGLISH
+from recto._util.text import plural
 from recto.book.sources.directory import Generator, PageDirectory
 from recto.book.sources.docusaurus.config import (
     CONFIG_FILES,
@@ -28,10 +29,11 @@ from recto.book.sources.docusaurus.pages import (
     DocusaurusIncludes,
     Published,
     SidebarItem,
+    find_magic_comments,
     join,
     read_sidebars,
 )
-from recto.book.sources.includes import Includes
+from recto.book.sources.includes import Directive, Includes, in_order
 from recto.book.sources.options import (
     BookFile,
     UnreadableSite,
@@ -75,6 +77,8 @@ class DocusaurusSite(Generator):
             labels = [docs.label(name) for name in self._chosen[docs.id]]
             current |= {label: current.get(label, False) or label == labels[0] for label in labels if label}
         self.versions = [] if all(current.values()) else list(current.items())
+        if posts := self._config.posts():
+            self._config.notes.append(f"Left out: {plural(posts, 'post')} of the blog.")
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
@@ -158,8 +162,12 @@ class DocusaurusSite(Generator):
             prefix=book_file.edition + self._prefix(docs),
             translated=translated,
             only_translated=locale is not first,
-            includes=Includes(DocusaurusIncludes(self.directory), bounds),
+            includes=Includes(self._find, bounds),
         )
+
+    def _find(self, text: str, file: Path) -> list[Directive]:
+        """Find included files, and comments that readers do not see."""
+        return in_order([*find_magic_comments(text), *DocusaurusIncludes(self.directory)(text, file)])
 
     def _translated(self, docs: Docs, version: str, locale: Published) -> Path | None:
         """Return the directory with the translations of a version, if there may be any."""

@@ -18,6 +18,7 @@ from recto.book.sources.docusaurus.pages import CURRENT_VERSION, Docs
 from recto.book.sources.options import (
     SiteOptions,
     UnreadableSite,
+    is_inside,
     read_config,
     read_import,
     read_logo,
@@ -33,14 +34,15 @@ _EXCLUDE = ("**/_*.{js,jsx,ts,tsx,md,mdx}", "**/_*/**", "**/*.test.{js,jsx,ts,ts
 _CLASSIC = re.compile(r"(?:@docusaurus/)?(?:preset-)?classic|.*preset-classic.*")
 _DOCS_PLUGIN = re.compile(r"(?:@docusaurus/)?(?:plugin-)?content-docs|.*plugin-content-docs.*")
 _PLUGIN_CODE = re.compile(r"(?:async\b|function\b|class\b|\(|new\b)")
+_CHANGING = ("beforeDefaultRemarkPlugins", "remarkPlugins", "beforeDefaultRehypePlugins", "rehypePlugins")
+_FORMULAS = re.compile("math|katex", re.IGNORECASE)
+_PLUGIN = re.compile(r"require\(['\"]([^'\"]+)['\"]\)|([\w@/.-]+)$")
 _UNREAD = "cannot be read without running it"
 _FLAGS = {
     "url": "--site-url",
     "baseUrl": "--site-url",
     "trailingSlash": "--trailing-slash or --no-trailing-slash",
     "routeBasePath": "--route-base-path",
-    "lastVersion": "--docs-version",
-    "onlyIncludeVersions": "--docs-version",
     "defaultLocale": "--locale",
 }
 
@@ -165,6 +167,15 @@ class DocusaurusConfig:
                 "docs in those are left out."
             )
 
+    def posts(self) -> int:
+        """Return how many files the blogs have, which are not read."""
+        presets = [get(options, "blog") for _, options in self._items("presets")[0]]
+        plugins = [options for name, options in self._items("plugins")[0] if "content-blog" in name]
+        paths = [get(blog, "path") for blog in (*presets, *plugins) if blog is not False]
+        folders = {self.file.parent / (path if isinstance(path, str) else "blog") for path in paths}
+        inside = [folder for folder in folders if is_inside(folder, self.bounds)]
+        return sum(file.suffix in (".md", ".mdx") for folder in inside for file in folder.rglob("*.md*"))
+
     def _items(self, key: str) -> tuple[list[tuple[str, Any]], list[str]]:
         """Return presets or plugins with their options, and the source of those that are unknown."""
         value = get(self.root, key)
@@ -186,6 +197,8 @@ class DocusaurusConfig:
         numbers = get(options, "numberPrefixParser")
         if isinstance(numbers, Unknown):
             self.note_unread("numberPrefixParser", numbers, "the usual one is used")
+        if changing := list(_changing_plugins(options)):
+            self.notes.append(f"What plugins change in pages is not read: {', '.join(changing)}.")
         return Docs(
             id=self.text(get(options, "id"), "docs.id") or DEFAULT_ID,
             path=(self.text(get(options, "path"), "docs.path") or "docs").strip("/").removeprefix("./"),
@@ -197,6 +210,18 @@ class DocusaurusConfig:
             numbered=numbers is not False,
             options=options,
         )
+
+
+def _changing_plugins(options: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of plugins that may change the text of pages; formulas are read without them."""
+    for key in _CHANGING:
+        plugins = get(options, key)
+        for entry in plugins if isinstance(plugins, list) else ():
+            plugin = get(entry, "0") if isinstance(entry, list) else entry
+            source = plugin.source if isinstance(plugin, Unknown) else str(plugin)
+            if not _FORMULAS.search(source):
+                named = _PLUGIN.match(source)
+                yield named[1] or named[2] if named else "a function of the site"
 
 
 def with_versions(config: DocusaurusConfig, docs: Docs, requested: str) -> Docs:
@@ -213,8 +238,10 @@ def with_versions(config: DocusaurusConfig, docs: Docs, requested: str) -> Docs:
             hint="Set includeCurrentVersion, or add to versions.json.",
         )
     only, last = get(options, "onlyIncludeVersions"), get(options, "lastVersion")
-    if requested or len(names) == 1:  # then a value that cannot be read is not needed
-        only, last = (None if isinstance(value, Unknown) else value for value in (only, last))
+    for key, value in (("onlyIncludeVersions", only), ("lastVersion", last)):
+        if isinstance(value, Unknown) and not requested and len(names) > 1:
+            config.note_unread(f"docs.{key}", value, "taken as left out")
+    only, last = (None if isinstance(value, Unknown) else value for value in (only, last))
     included = config.texts(only, "docs.onlyIncludeVersions")
     names = [name for name in names if included is None or name in included] or names
     stated = config.text(last, "docs.lastVersion") if len(names) > 1 else ""

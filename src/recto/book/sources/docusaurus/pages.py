@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from recto._util.markdown import code_fences
 from recto.book.parsing import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.parsing.markdown.tags import tag_end
@@ -49,7 +50,13 @@ _EXPRESSION = re.compile(
     r"\s{0,200}+\{\s*+(?:require\(\s*+['\"](?P<path>[^'\"\n]+)['\"]\s*\)|(?P<name>\w+)(?=[\s.}]))"
 )
 _ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}[ \t]*$", re.MULTILINE)
-_ATTRIBUTE = re.compile(r"\b(language|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
+_CODE = re.compile(r"\bcode=\{\s*(\w+)\s*\}")
+_ATTRIBUTE = re.compile(r"\b(lang(?:uage)?|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
+_MAGIC = re.compile(  # a comment in code that highlights lines
+    r"^[ \t>]*+(?://|#|--|%|;|/\*|\{[ \t]*/\*|<!--)[ \t]*highlight-(?:next-line|start|end)"
+    r"[ \t]*(?:\*/[ \t]*\}?|-->)?[ \t]*\n",
+    re.MULTILINE,
+)
 _LONGEST_EXPRESSION = 4_000
 _MOST_IMPORTS = 200
 _LAST = 1 << 53  # the largest position; a larger one is the same
@@ -328,6 +335,14 @@ def _position(stated_position: object, name: str) -> float:
     return split_number(name)[0]
 
 
+def find_magic_comments(text: str) -> Iterator[Directive]:
+    """Find the comments in code that highlight lines; readers do not see them."""
+    in_code = code_ranges(text) if "highlight-" in text else None
+    for comment in _MAGIC.finditer(text) if in_code else ():
+        if in_code and in_code(comment.start()):
+            yield Directive(*comment.span())
+
+
 class DocusaurusIncludes:
     """Finds `<X />` for partials (`import X from './_x.mdx'`) and `{X}` for raw-loader imports."""
 
@@ -351,7 +366,8 @@ class DocusaurusIncludes:
         ]
         if raw or "raw-loader" in text:
             directives += _raw_files(text, in_code, raw, partials)
-        return [self._placed(directive, file) for directive in in_order(directives)]
+        opened = _wrappers(text, directives) if "mdx-code-block" in text else ()
+        return in_order([*opened, *(self._placed(directive, file) for directive in directives)])
 
     def _placed(self, directive: Directive, file: Path) -> Directive:
         base = self._site if directive.path.startswith("@site/") else file.parent
@@ -369,6 +385,14 @@ def _tags(text: str, in_code: InCode, select: Callable[[str], bool]) -> Iterator
             yield tag, end
 
 
+def _wrappers(text: str, directives: Sequence[Directive]) -> Iterator[Directive]:
+    """Yield the lines of fences that wrap included files, whose own fences would end them."""
+    for opened, closed in code_fences(text):
+        inside = (closed and opened.end() <= directive.start < closed.start() for directive in directives)
+        if closed and opened["info"] == "mdx-code-block" and any(inside):
+            yield from (Directive(*line.span()) for line in (opened, closed))
+
+
 def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str, Directive]]:
     for tag, end in _tags(text, in_code, names.__contains__):
         if text[end - 2] == "/":
@@ -377,7 +401,7 @@ def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str
 
 
 def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set[str]) -> Iterator[Directive]:
-    """Yield `<CodeBlock>{X}</CodeBlock>`, also with `require`, and `{X}` alone on its line."""
+    """Yield `<CodeBlock>{X}</CodeBlock>`, also with `require`, `<Code code={X} />`, and `{X}` on its line."""
 
     def directive(start: int, end: int, path: str, info: str, prefix: str | None) -> Directive:
         return Directive(
@@ -391,6 +415,11 @@ def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set
         )
 
     for tag, end in _tags(text, in_code, lambda name: name not in partials):
+        attributes = text[tag.end() : end]
+        if (code := _CODE.search(attributes)) and code[1] in raw and text[end - 2] == "/":
+            start, stop, prefix = whole_line(text, tag.start(), end)
+            yield directive(start, stop, raw[code[1]], _fence_info(attributes), prefix)
+            continue
         expression = _EXPRESSION.match(text, end, end + _LONGEST_EXPRESSION)
         path = (
             (_raw_path(expression["path"] or "") or raw.get(expression["name"] or "", ""))
@@ -403,8 +432,7 @@ def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set
         close = text.find(closing, expression.end(), expression.end() + _LONGEST_EXPRESSION)
         if close >= 0:
             start, stop, prefix = whole_line(text, tag.start(), close + len(closing))
-            info = _fence_info(text[tag.end() : end])
-            yield directive(start, stop, path, info, prefix)
+            yield directive(start, stop, path, _fence_info(attributes), prefix)
     for alone in _ALONE.finditer(text) if raw else ():
         if alone["name"] in raw and not in_code(alone.start()):
             yield directive(*alone.span(), raw[alone["name"]], "", alone["prefix"])
@@ -419,5 +447,5 @@ def _fence_info(attributes: str) -> str:
     """Return the info string of a fence, from the language and title attributes of a code block."""
     values = dict(_ATTRIBUTE.findall(attributes))
     named = re.search(r"language-([\w+-]+)", values.get("className", ""))
-    language = values.get("language") or (named[1] if named else "")
+    language = values.get("language") or values.get("lang") or (named[1] if named else "")
     return f'{language} title="{values["title"]}"' if values.get("title") else language
