@@ -64,7 +64,8 @@ _DROPPED = (
     ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
     ".header-section-number, .appendix-number, .sd-stretched-link, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
-    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
+    "#markdown-toc, hr + .text-delta, .text-delta + ul, a.footnote, .td-byline, #feedback, #feedback ~ p, "
+    "ul.justify-content-between, .sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
@@ -77,7 +78,6 @@ _GENERATED = re.compile(
     r"(?:/|\.html$|$)"
 )
 _REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
-_NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
 _ENOUGH = 0.99
 _WORST, _EXAMPLES, _LONGEST = 10, 8, 12
@@ -115,7 +115,6 @@ class BuiltPage:
         # Others than the one with the most links are tabs, or lead to the next page.
         self.links = max(navigations, key=len, default=[])
         main = next((node for selector in _MAIN if (node := tree.css_first(selector)) is not None), tree.body)
-        self.headings = list(_heading_ids(main)) if main is not None else []
         for formula in tree.css(".katex-mathml"):
             tex = formula.css_first("annotation")
             formula.replace_with(f" {tex.text() if tex is not None else ''} ")
@@ -124,6 +123,7 @@ class BuiltPage:
         for node in tree.css(_BREAKS):
             node.insert_before(" ")
             node.insert_after(" ")
+        self.headings = list(_heading_ids(main)) if main is not None else []
         first = main.css_first("h1, section.normal > .level2 > h2") if main is not None else None
         top = first or tree.css_first("h1")
         nodes = (top, tree.css_first("title"))
