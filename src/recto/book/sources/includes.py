@@ -12,6 +12,7 @@ import re
 import stat
 import textwrap
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ class Directive:
     `path` is searched in `bases`, with each of `suffixes`; a directive without a path is only removed. If
     `code` is not None, the text becomes a fence with this info string. `prefix` begins each line; `apart`
     adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it. `new`
-    replaces a directive without a path.
+    replaces a directive without a path. `computes` names the program or value whose text is not read.
     """
 
     start: int
@@ -70,6 +71,7 @@ class Directive:
     counted: bool = True
     otherwise: str | None = None
     new: str = ""
+    computes: str = ""
 
 
 InCode = Callable[[int], bool]
@@ -101,6 +103,7 @@ class Includes:
         self.resolved = 0
         self.pages = 0
         self.unresolved: list[str] = []
+        self.computed: Counter[str] = Counter()
         self.files: dict[Path, tuple[int, int]] = {}
         """The included files with their modification time and size."""
 
@@ -134,6 +137,7 @@ class Includes:
         return "".join([*pieces, rest]), lines
 
     def _replacement(self, directive: Directive, stack: tuple[Path, ...]) -> str | None:
+        self.computed[directive.computes] += 1
         if not directive.path:
             self._written -= len(directive.new)
             return directive.new if self._written >= 0 else None
@@ -221,6 +225,13 @@ def notes(includes: Sequence[Includes]) -> list[str]:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
         listed = ", ".join(unresolved[:_SHOWN]) + more
         lines.append(f"{plural(len(unresolved), 'included file')} could not be resolved: {listed}.")
+    computed = sum((expander.computed for expander in includes), Counter[str]())
+    del computed[""]
+    if computed:
+        listed = ", ".join(f"{name} ({count})" for name, count in computed.most_common(_SHOWN))
+        others = len(computed) - _SHOWN
+        more = f", and {plural(others, 'other')}" if others > 0 else ""
+        lines.append(f"Text that the site computes is not read: {listed}{more}.")
     return lines
 
 
