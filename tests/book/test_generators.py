@@ -160,6 +160,29 @@ Oil
     assert f"Text that the site computes is not read: {computed}." in source.notes
 
 
+@pytest.mark.parametrize("generator", ["bookdown", "quarto"])
+def test_inline_code_of_r_is_shown_if_it_is_a_text(generator: str, tmp_path: Path) -> None:
+    text = """# Lamp
+
+Use `r 'oil'` and `r nrow(lamps)` lamps, `r knitr::inline_expr('x')`.`r if (knitr::is_latex_output()) 'No'`
+
+`r if (knitr::is_html_output()) '
+## Wick {-}
+'`
+
+```{r}`r ''`
+1
+```
+"""
+    names = {"bookdown": ("_bookdown.yml", "index.Rmd"), "quarto": ("_quarto.yml", "index.qmd")}
+    config, name = names[generator]
+    source = open_book(write(tmp_path / "lights", {config: "{}", name: text}), SiteOptions(url=URL))
+    (page,) = source.pages()
+    assert text_of(page) == "Use oil and  lamps, `r x`.\n```r\n1\n```"
+    assert [section.headings[-1] for section in read(page).sections] == ["Lamp", "Wick"]
+    assert source.notes == ["Text that the site computes is not read: `r …` (1)."]
+
+
 def test_bookdown_needs_no_configuration(tmp_path: Path) -> None:
     files = {
         "index.Rmd": "---\nsite: bookdown::bookdown_site\n---\n# Welcome\n\nHello.\n",
