@@ -68,9 +68,10 @@ _DROPPED = (
     ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, .sr-only, "
     ".footnote > .label, .changelog > summary, [class*=visually], .screen-reader-text, "
     "[hidden][aria-hidden], .doc-labels, .conum, .conum + b, .md-post--excerpt, "
-    "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, "
-    "details:has(> summary:lexbor-contains('Source code in'), > summary:lexbor-contains('Full file preview'), "
-    "> summary:lexbor-contains('Other versions and'))"
+    "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, #markdown-toc, #feedback, "
+    "hr + .text-delta, .text-delta + ul, a.footnote, .td-byline, #feedback ~ p, ul.justify-content-between, "
+    "details:has(> summary:lexbor-contains('Source code in'), > summary:lexbor-contains('Full file preview'),"
+    " > summary:lexbor-contains('Other versions and'))"
 )
 _BARE = "section > :is(h2, h3):last-child"  # headings of lists of pages
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"

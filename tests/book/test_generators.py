@@ -135,6 +135,56 @@ def test_an_escaped_address_of_bookdown(tmp_path: Path) -> None:
     assert [page.url for page in book.pages()] == ["https://lights.example/"]
 
 
+def test_jekyll_reads_markdown_in_html_and_names_what_liquid_computes(tmp_path: Path) -> None:
+    text = """---
+title: Lamp
+---
+<div class="box" markdown="1">
+Use `<oil lamp>` and `{:toc}`.
+</div>
+```html
+Oil
+{: .slow }
+</div>
+```
+
+{% for lamp in site.lamps %}
+{% include badge.html version="1" %}
+{% endfor %}
+{{ site.data.oil }} [Home]({{ site.baseurl }}/)
+"""
+    files = {"_config.yml": "theme: minima\n", "Gemfile": "", "lamp.md": text}
+    source = open_book(write(tmp_path / "lights", files), SiteOptions(url=URL))
+    (page,) = source.pages()
+    shown = "\n".join(plain_text(block.text) for section in read(page).sections for block in section.blocks)
+    assert shown.split("\n")[:4] == ["Use <oil lamp> and {:toc}.", "Oil", "{: .slow }", "</div>"]
+    computed = "for (1), include badge.html (1), {{ site.data.oil }} (1)"
+    assert f"Text that the site computes is not read: {computed}." in source.notes
+
+
+@pytest.mark.parametrize("generator", ["bookdown", "quarto"])
+def test_inline_code_of_r_is_shown_if_it_is_a_text(generator: str, tmp_path: Path) -> None:
+    text = """# Lamp
+
+Use `r 'oil'` and `r nrow(lamps)` lamps, `r knitr::inline_expr('x')`.`r if (knitr::is_latex_output()) 'No'`
+
+`r if (knitr::is_html_output()) '
+## Wick {-}
+'`
+
+```{r}`r ''`
+1
+```
+"""
+    names = {"bookdown": ("_bookdown.yml", "index.Rmd"), "quarto": ("_quarto.yml", "index.qmd")}
+    config, name = names[generator]
+    source = open_book(write(tmp_path / "lights", {config: "{}", name: text}), SiteOptions(url=URL))
+    (page,) = source.pages()
+    assert text_of(page) == "Use oil and  lamps, `r x`.\n```r\n1\n```"
+    assert [section.headings[-1] for section in read(page).sections] == ["Lamp", "Wick"]
+    assert source.notes == ["Text that the site computes is not read: `r …` (1 place)."]
+
+
 def test_bookdown_needs_no_configuration(tmp_path: Path) -> None:
     files = {
         "index.Rmd": "---\nsite: bookdown::bookdown_site\n---\n# Welcome\n\nHello.\n",
@@ -312,6 +362,53 @@ def test_hugo_names_sections_tabs_and_headings(tmp_path: Path) -> None:
     ]
     tab, code = (plain_text(block.text) for block in page.sections[1].blocks)
     assert (tab, code) == ("Linux", "a.sh\nb")
+
+
+def test_hugo_permalinks_have_the_title_and_heads_may_follow_blank_lines(tmp_path: Path) -> None:
+    files = {
+        "hugo.toml": "[permalinks.page]\nnews = '/:section/:year/:slug/'\n",
+        "content/news/a.md": '---\ntitle: "Oil & Wick - it\'s 1.5/2"\ndate: 2024-05-06\n---\nText.',
+        "content/news/b.md": "\n\n---\nslug: wick\ndate: 2024-05-06\n---\nText.",
+        "content/news/c.md": "------\nslug: lamp\ndate: 2024-05-06\n---\nText.",
+    }
+    pages = pages_of(write(tmp_path / "lights", files))
+    urls = {"a": "oil-wick-its-1.5/2", "b": "wick", "c": "lamp"}
+    assert addresses(pages) == {f"news/{name}.md": f"news/2024/{url}/" for name, url in urls.items()}
+    assert {text_of(page) for page in pages.values()} == {"Text."}
+    assert read(pages["news/b.md"]).sections[0].blocks[0].first == 7
+
+
+def test_hugo_shortcodes_show_files_translations_and_terms(tmp_path: Path) -> None:
+    text = """{{< sample file="pods/a.yaml" >}}
+
+{{< tabs >}}
+{{< tab name="Oil" include="part.md" />}}
+{{< /tabs >}}
+
+{{< readfile file="part.md" code="true" lang="text" >}}
+
+{{< note >}}
+Mind the {{< tooltip term_id="wick" >}} of {{< skew latest >}}{{< skew next >}}.
+{{< /note >}}
+
+{{< picture file="missing.yaml" >}}{{< youtube abc >}}
+"""
+    files = {
+        "hugo.toml": "",
+        "i18n/en.toml": '[note]\nother = "Note:"\n',
+        "content/examples/pods/a.yaml": "a: 1\n",
+        "content/docs/part.md": "---\ndraft: true\n---\nPour it.",
+        "content/docs/a.md": text,
+    }
+    source = open_book(write(tmp_path / "lights", files), SiteOptions(url=URL))
+    page = {page.path: page for page in source.pages()}["docs/a.md"]
+    assert text_of(page).split("\n") == [
+        '```yaml title="pods/a.yaml"', "a: 1", "```",
+        "Oil", "Pour it.",
+        "```text", "---", "draft: true", "---", "Pour it.", "```",
+        "**Note:**", "Mind the wick of .",
+    ]  # fmt: skip
+    assert "Text that the site computes is not read: skew (2 places), picture (1 place)." in source.notes
 
 
 def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from recto._util.text import plural, short_name
 from recto.book.parsing import MARKDOWN
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
-from recto.book.sources.directory import Navigation, PageDirectory
+from recto.book.sources.directory import Navigation, PageDirectory, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, line_end, line_start, whole_line
 from recto.book.sources.options import UnreadableSite, humanised, unknown_choice
@@ -31,6 +31,7 @@ _OTHER_HEAD = re.compile(
     r"|(?P<json>\{.*?\n\}[ \t]*(?:\r?\n|\Z)))",
     re.DOTALL,
 )
+_BEFORE_HEAD = re.compile(r"\A(?=\s|-{4})((?:[ \t]*+\r?\n)*+)-{3,}+(?=[ \t]*+\r?\n)")
 _SHORTCODE = re.compile(
     r"\{\{(?P<mark>[<%])(?P<comment>/\*)?\s*+(?P<close>/?)[ \t]*+(?P<name>[\w./-]{1,100}+)"
     r"(?P<arguments>(?:[^{}%>]|[%>](?!\}\})|\{(?!\{)|\}(?!\})){0,1000}+)[>%]\}\}"
@@ -44,6 +45,20 @@ _LIST_MARK = re.compile(r"[ \t>]*(?:[-*+]|\d+[.)])[ \t]+")
 _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
 _SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
 _LABELLED = ("tab", "details", "expand", "collapse", "accordion")  # by their first argument
+_TERMS = ("term", "term_id")  # of a glossary, which shows their names
+_SILENT = (
+    "comment",
+    "figure",
+    "gallery",
+    "icon",
+    "image",
+    "img",
+    "include",
+    "toc",
+    "video",
+    "vimeo",
+    "youtube",
+)
 _LARGE_SECTION = 300  # pages; a module with more is not useful as a filter
 _MOST_NAMED = 3  # directories in a note
 _DATES = ("date", "publishdate", "pubdate", "published", "lastmod", "modified")
@@ -306,9 +321,10 @@ def _sections_above(name: str) -> Iterator[str]:
 
 def _permalink(pattern: str, path: str, slug: str, head: dict[str, Any]) -> str:
     """Return the address that a pattern states; "" if it needs more than names and the date."""
-    title = (stated(head, "title") or slug).lower().replace(" ", "-")
-    names = ("slug", "filename", "contentbasename", "slugorfilename", "slugorcontentbasename")
-    values = dict.fromkeys(names, slug)
+    title = _DROPPED_CHARACTERS.sub("", (stated(head, "title") or slug).lower()).strip()
+    title = re.sub(r"-?\s++-?\s*+", "-", title)
+    names = ("filename", "contentbasename", "slugorfilename", "slugorcontentbasename")
+    values = dict.fromkeys(names, slug) | {"slug": stated(head, "slug") or title}
     date = re.match(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)", str(head.get("date") or ""))
     values |= date.groupdict() if date else {}
     values |= {"title": title, "section": path.partition("/")[0], "sections": path.rpartition("/")[0]}
@@ -317,7 +333,10 @@ def _permalink(pattern: str, path: str, slug: str, head: dict[str, Any]) -> str:
 
 
 def _with_yaml(text: str) -> str:
-    """Return a text with its front matter as YAML, on the same number of lines."""
+    """Return a text with its front matter as YAML, on the same number of lines and at the beginning."""
+    if before := _BEFORE_HEAD.match(text):  # blank lines, or a longer line than needed
+        values, body, _ = split_front_matter(f"---{text[before.end() :]}")
+        return f"---{text[before.end() : len(text) - len(body)]}{before[1]}{body}" if values else text
     match = _OTHER_HEAD.match(text)
     if match is None:
         return text
@@ -339,9 +358,10 @@ def _with_description(text: str) -> str:
 
 def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> Sequence[Directive]:
     """Return the shortcodes of a text: included files, code, and the text that others show."""
-    in_code = code_ranges(text)
+    in_code, matches = code_ranges(text), list(_SHORTCODE.finditer(text))
+    closed = {match["name"] for match in matches if match["close"]}
     directives, fences, shows_code = [], list[tuple[str, str]](), False
-    for match in _SHORTCODE.finditer(text):
+    for match in matches:
         if match["comment"]:  # an example: it is shown without the marks of the comment
             literal = re.sub(r"/\*|\*/", "", match[0])
             directives.append(Directive(*match.span(), new=literal))
@@ -357,12 +377,12 @@ def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> 
         if match["close"]:
             marks = fences.pop()[1] if fences and fences[-1][0] == name else ""
             directives.append(_line(text, start, end, prefix, f"{prefix}{marks}" if marks else ""))
-        elif name in _INCLUDES and not in_code(match.start()):
-            path = values.get("file") or next((value for key, value in arguments if not key), "")
-            near = () if path.startswith("/") else (file.parent, root / "includes")
-            bases = (*near, root, root.parent)
-            include = Directive(start, end, path.lstrip("/"), bases, ("", ".md", "/index.md"), otherwise="")
-            directives.append(replace(include, prefix=prefix or ""))
+        elif not in_code(match.start()) and (
+            include := _include(name, arguments, name in closed, root, file)
+        ):
+            if label := _label(match, arguments, False, {}):
+                directives.append(Directive(start, start, new=f"{prefix or ''}{label}\n\n"))
+            directives.append(replace(include, start=start, end=end, prefix=prefix or ""))
         elif is_code and prefix is not None and not in_code(match.start()):
             language = values.get("lang") or values.get("codelang")
             language = language or next((value for key, value in arguments if not key), "")
@@ -377,18 +397,50 @@ def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> 
         elif name in ("ref", "relref"):
             directives.append(Directive(*match.span(), new=next((value for _, value in arguments), "")))
         else:
-            label = ". ".join(value for key, value in arguments if key in _SHOWN and value)
-            texts = [
-                value
-                for key, value in arguments
-                if not key and (name in _LABELLED or (match["mark"] == "%" and " " in value))
-            ]
-            new = (prefix or "") + (label or " ".join(texts[:1]))
+            new = _label(match, arguments, name in closed, words)
+            computes = "" if new or name in closed or name in _SILENT else name
+            new = (prefix or "") + new
             line = text[line_start(text, start) : line_end(text, end)]
             if not new and _LIST_MARK.fullmatch(line.replace(match[0], "")):
                 new = "<!---->"  # an empty item would make a heading of the line above it
-            directives.append(_line(text, start, end, prefix, new))
+            directives.append(replace(_line(text, start, end, prefix, new), computes=computes))
     return in_order(directives)
+
+
+def _include(
+    name: str, arguments: Sequence[tuple[str, str]], is_closed: bool, root: Path, file: Path
+) -> Directive | None:
+    """Return the file that a shortcode includes: as text, or as code if its name or an argument says so."""
+    values, is_named = dict(arguments), name in _INCLUDES
+    first = next((value for key, value in arguments if not key and is_named), "")
+    written = values.get("file") or values.get("include") or first
+    near = () if written.startswith("/") else (file.parent, root / "includes")
+    bases, path = (*near, root / "examples", root, root.parent), written.lstrip("/")
+    if not is_named and (is_closed or not path or not any(is_file(base / path) for base in bases)):
+        return None
+    is_text = is_named or path.endswith((*MARKDOWN.suffixes, ".html"))
+    language = values.get("lang") or values.get("language") or ""
+    title = "" if is_named else f' title="{path}"'
+    code = None if is_text and values.get("code") != "true" else language + title
+    suffixes = ("", ".md", "/index.md")
+    return Directive(0, 0, path, bases, suffixes, code=code, nested=code is None, otherwise="")
+
+
+def _label(
+    match: re.Match[str], arguments: Sequence[tuple[str, str]], is_closed: bool, words: Mapping[str, Any]
+) -> str:
+    """Return the text that a shortcode shows: of its arguments, else the translation of its name."""
+    name = match["name"]
+    if label := ". ".join(value for key, value in arguments if key in _SHOWN and value):
+        return label
+    is_shown = name in _LABELLED or match["mark"] == "%"
+    for key, value in arguments:
+        if key in _TERMS or (not key and is_shown and (name in _LABELLED or " " in value)):
+            return value
+    word = words.get(name)
+    return (
+        f"**{word if isinstance(word, str) else text_of(word, 'other')}**\n\n" if is_closed and word else ""
+    )
 
 
 def _parameter(key: str, places: Sequence[Any]) -> str:

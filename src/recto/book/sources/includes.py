@@ -61,7 +61,7 @@ class Directive:
     `path` is searched in `bases`, with each of `suffixes`; a directive without a path is only removed. If
     `code` is not None, the text becomes a fence with this info string. `prefix` begins each line; `apart`
     adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it. `new`
-    replaces a directive without a path.
+    replaces a directive without a path. `computes` names the program or value whose text is not read.
     """
 
     start: int
@@ -77,6 +77,7 @@ class Directive:
     counted: bool = True
     otherwise: str | None = None
     new: str = ""
+    computes: str = ""
 
 
 InCode = Callable[[int], bool]
@@ -108,6 +109,7 @@ class Includes:
         self.resolved = 0
         self.pages = 0
         self.unresolved: list[str] = []
+        self.computed: Counter[str] = Counter()
         self.files: dict[Path, tuple[int, int]] = {}
         """The included files with their modification time and size."""
 
@@ -141,6 +143,7 @@ class Includes:
         return "".join([*pieces, rest]), lines
 
     def _replacement(self, directive: Directive, stack: tuple[Path, ...]) -> str | None:
+        self.computed[directive.computes] += 1
         if not directive.path:
             self._written -= len(directive.new)
             return directive.new if self._written >= 0 else None
@@ -228,10 +231,15 @@ def notes(includes: Sequence[Includes], components: Counter[str]) -> list[str]:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
         listed = ", ".join(unresolved[:_SHOWN]) + more
         lines.append(f"{plural(len(unresolved), 'included file')} could not be resolved: {listed}.")
-    if components:
-        more = f", and {len(components) - _SHOWN} more" if len(components) > _SHOWN else ""
-        listed = ", ".join(f"{name} ({plural(n, 'page')})" for name, n in components.most_common(_SHOWN))
-        lines.append(f"Components are not run, so what these show is missing: {listed}{more}.")
+    computed = sum((expander.computed for expander in includes), Counter[str]())
+    del computed[""]
+    for said, names, unit in (
+        ("Components are not run, so what these show is missing", components, "page"),
+        ("Text that the site computes is not read", computed, "place"),
+    ):
+        listed = ", ".join(f"{name} ({plural(n, unit)})" for name, n in names.most_common(_SHOWN))
+        more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        lines += [f"{said}: {listed}{more}."] if names else []
     return lines
 
 

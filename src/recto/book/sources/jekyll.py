@@ -22,12 +22,18 @@ _LIQUID = re.compile(
     r"|\{\{-?(?P<output>(?:[^{}-]|-(?!\}\})){0,500}+)-?\}\}"
 )
 _BLOCKS = ("raw", "comment", "highlight")
+_SILENT = ("assign", "break", "capture", "comment", "continue", "else", "elsif", "raw", "seo")
+_ADDRESSES = ("page.url", "site.baseurl", "site.github.url", "site.url")
 _ARGUMENT = re.compile(r"(?<![\w-])([\w-]++)[ \t]*+=[ \t]*+(?:\"([^\"]*)\"|'([^']*)')")
 _SHOWN = frozenset({"alt", "caption", "content", "description", "text", "title"})
 _QUOTED = re.compile(r"\s*(?:\"([^\"]*)\"|'([^']*)')")
 _ATTRIBUTES = re.compile(  # below a heading, below an item that the table of contents replaces, or elsewhere
     r"(?:(?P<heading>^#{1,6} [^\n]*)\n|(?P<item>^(?:[-*+]|\d+\.) [^\n]*\n)(?=\{:[^{}\n]*\btoc\b)"
-    r"|(?P<line>\n))?(?P<braces>\{::?[^{}\n]{1,500}+\})",
+    r"|(?P<line>\n))?(?P<braces>\{::?[^{}\n]{1,500}+\}(?!`))",
+    re.MULTILINE,
+)
+_AFTER_HTML = re.compile(  # a tag after which Markdown is read
+    r"^(?:</\w++>[ \t]*+\n(?=[`~#]|\{%)|<\w++[^<>\n]{0,200}?\smarkdown=[^<>\n]{1,200}>[ \t]*+\n(?=\S))",
     re.MULTILINE,
 )
 _ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
@@ -142,7 +148,7 @@ class JekyllSite(Site):
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find Liquid tags and the attributes of kramdown, which are not shown."""
-        return in_order([*self._liquid(text, file), *_attributes(text)]) if "{" in text else ()
+        return in_order([*self._liquid(text, file), *_attributes(text)])
 
     def _liquid(self, text: str, file: Path) -> Iterator[Directive]:
         """Yield the tags of Liquid: included files, code, and the text that others show."""
@@ -152,7 +158,10 @@ class JekyllSite(Site):
             if until and tag != until:
                 continue
             start, until = (match.start(), f"end{tag}") if tag in _BLOCKS else (start, "")
-            path = next(iter(arguments.split()), "")
+            path, output = (
+                next(iter(arguments.split()), ""),
+                (match["output"] or "").partition("|")[0].strip(),
+            )
             if tag == "endcomment":
                 yield Directive(start, match.end())
             elif tag in ("highlight", "endhighlight"):
@@ -166,8 +175,10 @@ class JekyllSite(Site):
                 texts = [
                     double or single for key, double, single in _ARGUMENT.findall(arguments) if key in _SHOWN
                 ]
-                words = ". ".join(filter(None, texts))
-                yield Directive(*match.span(), new=words or self._value(match["output"] or "", file))
+                new = ". ".join(filter(None, texts)) or self._value(match["output"] or "", file)
+                name = f"include {path}" if tag.startswith("include") else tag or f"{{{{ {output} }}}}"
+                is_lost = not (new or tag in _SILENT or output in _ADDRESSES or tag.startswith("end"))
+                yield Directive(*match.span(), new=new, computes=name if is_lost else "")
 
     def _value(self, output: str, file: Path) -> str:
         """Return the value of an output tag, if it is a literal, or a text of the site or of the page."""
@@ -180,8 +191,11 @@ class JekyllSite(Site):
 
 
 def _attributes(text: str) -> Iterator[Directive]:
-    """Yield the attributes of kramdown; an id in the line after a heading is the id of the heading."""
+    """Yield where HTML ends, and attributes of kramdown; an id in the line after a heading is its id."""
     in_code = code_ranges(text)
+    for match in _AFTER_HTML.finditer(text):
+        if not in_code(match.start()):  # in kramdown, a closing tag ends the block of HTML
+            yield Directive(match.end(), match.end(), new="\n")
     for match in _ATTRIBUTES.finditer(text):
         if in_code(match.start("braces")):
             continue

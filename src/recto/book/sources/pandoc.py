@@ -53,6 +53,13 @@ _LABEL = re.compile(  # or code
 )
 
 
+_INLINE = re.compile(  # code in a text, which may be a text only; knitr runs it in code blocks, too
+    r"(?<!`)`r[ #][ \t]*+"
+    r"(?:(?P<condition>if[ ]?\([^`'\"\n]{0,100}\))[ \t]*+|(?P<shown>knitr::inline_expr\())?"
+    r"(?:(?P<quote>['\"])(?P<text>[^`]{0,1000}?)(?P=quote)\)?[ \t]*+`|[^`]{1,1000}+`)"
+)
+
+
 class QuartoSite(Site):
     """A Quarto book or website."""
 
@@ -150,7 +157,20 @@ class QuartoSite(Site):
                     new = f"{match['prefix']}**{label}**\n\n" if label else ""
                     directives.append(Directive(match.start(), min(match.end() + 1, len(text)), new=new))
             directives += find_containers(text)
-        return in_order(directives)
+        return in_order([*directives, *_inline_code(text)])
+
+
+def _inline_code(text: str) -> Iterator[Directive]:
+    """Yield code of R between words: what is only a text is shown, anything else is computed."""
+    for match in _INLINE.finditer(text) if "`r" in text else ():
+        condition, code = match["condition"] or "", "`" if match["shown"] else ""
+        if match["text"] is None:
+            yield Directive(*match.span(), computes="`r …`")
+        elif condition and ("html" in condition) == ("!" in condition):
+            yield Directive(*match.span())
+        else:
+            yield Directive(match.start(), match.start("text"), new=code and "`r ")
+            yield Directive(match.end("text"), match.end(), new=code)
 
 
 def _first_text(values: dict[str, Any], *keys: str) -> str:
@@ -315,7 +335,7 @@ class BookdownSite(Site):
             if not match["code"] and not in_code(match.start()):
                 words = (match["reference"] or "").replace("-", " ").replace("_", " ")
                 directives.append(Directive(*match.span(), new=words))
-        return in_order(directives)
+        return in_order([*directives, *_inline_code(text)])
 
 
 def _raised(text: str) -> str:
