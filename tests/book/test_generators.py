@@ -158,7 +158,7 @@ Oil
     (page,) = source.pages()
     shown = "\n".join(plain_text(block.text) for section in read(page).sections for block in section.blocks)
     assert shown.split("\n")[:4] == ["Use <oil lamp> and {:toc}.", "Oil", "{: .slow }", "</div>"]
-    computed = "for (1), include badge.html (1), {{ site.data.oil }} (1)"
+    computed = "for (1 place), include badge.html (1 place), {{ site.data.oil }} (1 place)"
     assert f"Text that the site computes is not read: {computed}." in source.notes
 
 

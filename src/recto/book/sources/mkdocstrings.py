@@ -190,7 +190,9 @@ class DocumentedCode(Code):
             bases = (annotation_of(base) for base in node.bases)
             names = (module.imports.get(base, ("", ""))[1] or base for base in bases)
             yield from ("Bases: " + ", ".join(f"`{name}`" for name in names), "")
-        stated = [item for item in getattr(node, "body", ()) if isinstance(item, ast.AnnAssign)]
+        statements = node.body if isinstance(node, ast.ClassDef) else []
+        self._left -= len(statements)
+        stated = [item for item in statements if isinstance(item, ast.AnnAssign)]
         types = {ast.unparse(item.target): (f"`{annotation_of(item.annotation)}`", "") for item in stated}
         if isinstance(function, Function):
             if function is not node and options.get("merge_init_into_class") is True:
@@ -202,7 +204,7 @@ class DocumentedCode(Code):
             )
             style = str(options.get("docstring_section_style", "table"))
             types |= {} if is_property(function) else _types(function, style)
-        self._left -= len(doc) + sum(_CHARGE + len(type) for type, _ in types.values())
+        self._left -= len(doc) + sum(_CHARGE + len("".join(type)) for type in types.values())
         text = _shifted(as_markdown(doc, types), path, level)
         open_fence = ["```"] if len(_FENCE.findall(text)) % 2 else []
         yield from (*text.split("\n"), *open_fence, "")
