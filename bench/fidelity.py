@@ -109,8 +109,9 @@ class BuiltPage:
     def __init__(self, html: str) -> None:
         tree = LexborHTMLParser(re.sub(r"\\(?:begin|end)\{split\}", "", html))  # Sphinx adds it to formulas
         self.lang = next((node.attributes["lang"] or "" for node in tree.css("html[lang]")), "").lower()
-        named = tree.css("[id], [name]")
-        self.ids = {node.attributes.get(key) or "" for node in named for key in ("id", "name")}
+        self.ids = {
+            node.attributes.get(key) or "" for node in tree.css("[id],[name]") for key in ("id", "name")
+        }
         self.next = next((node.attributes.get("href") or "" for node in tree.css(_NEXT)), "")
         navigations = [
             [link.attributes["href"] or "" for link in one.css("a[href]")]
@@ -131,8 +132,8 @@ class BuiltPage:
         first = main.css_first("h1, section.normal > .level2 > h2") if main is not None else None
         nodes = (first or tree.css_first("h1"), tree.css_first("title"))
         self.titles = [" ".join(node.text().split()) if node is not None else "" for node in nodes]
-        alts = main.css("img[alt]") if main is not None else []
-        self.alternatives = Counter(words(" ".join(image.attributes["alt"] or "" for image in alts)))
+        alts = [image.attributes["alt"] or "" for image in (main.css("img[alt]") if main is not None else [])]
+        self.alternatives = Counter(words(" ".join(alts)))
         self.words = words(main.text()) if main is not None else []
 
     def is_titled(self, title: str) -> bool:
@@ -258,9 +259,7 @@ def _compare_order(
         targets = (urljoin(page, link).partition("#")[0].removeprefix(url) for link in listed)
         files = (built_file(build, target) for target in targets)
         pairs += pairwise(places[file] for file in dict.fromkeys(files) if file in places)
-    followed = Counter(
-        after for _, after in pairs
-    )  # pages without a place in the order may lead to the first
+    followed = Counter(after for _, after in pairs)  # pages without a place may lead to the first one
     for before, after in (pair for pair in pairs if followed[pair[1]] == 1):
         result.add("order", before < after, 1)
 
@@ -275,14 +274,12 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print all that differs as JSON")
     parser.add_argument("--verbose", action="store_true", help="also print what differs")
     options = parser.parse_args()
-    site = SiteOptions(url=options.site_url, generator=options.generator)
-    result = compare(open_book(options.source, site), options.built.resolve(), options.site_url)
-    figures = result.figures()
-    if options.json:
-        print(json.dumps({**figures, "differences": [*result.details()]}, indent=2, ensure_ascii=False))
-        return
-    print(table(["book", *figures], [[options.source.name, *figures.values()]]))
-    print("\n".join(result.details() if options.verbose else ()))
+    book = open_book(options.source, SiteOptions(url=options.site_url, generator=options.generator))
+    result = compare(book, options.built.resolve(), options.site_url)
+    figures, details = result.figures(), [*result.details()]
+    rows = [table(["book", *figures], [[options.source.name, *figures.values()]])]
+    found = json.dumps({**figures, "differences": details}, indent=2, ensure_ascii=False)
+    print(found if options.json else "\n".join([*rows, *(details if options.verbose else ())]))
 
 
 if __name__ == "__main__":
