@@ -109,9 +109,7 @@ class BuiltPage:
     def __init__(self, html: str) -> None:
         tree = LexborHTMLParser(re.sub(r"\\(?:begin|end)\{split\}", "", html))  # Sphinx adds it to formulas
         self.lang = next((node.attributes["lang"] or "" for node in tree.css("html[lang]")), "").lower()
-        self.ids = {
-            node.attributes.get(key) or "" for node in tree.css("[id],[name]") for key in ("id", "name")
-        }
+        self.ids = {node.attributes.get(key) or "" for key in ("id", "name") for node in tree.css(f"[{key}]")}
         self.next = next((node.attributes.get("href") or "" for node in tree.css(_NEXT)), "")
         navigations = [
             [link.attributes["href"] or "" for link in one.css("a[href]")]
@@ -277,9 +275,9 @@ def main() -> None:
     book = open_book(options.source, SiteOptions(url=options.site_url, generator=options.generator))
     result = compare(book, options.built.resolve(), options.site_url)
     figures, details = result.figures(), [*result.details()]
-    rows = [table(["book", *figures], [[options.source.name, *figures.values()]])]
+    rows = [table(["book", *figures], [[options.source.name, *figures.values()]]), *details * options.verbose]
     found = json.dumps({**figures, "differences": details}, indent=2, ensure_ascii=False)
-    print(found if options.json else "\n".join([*rows, *(details if options.verbose else ())]))
+    print(found if options.json else "\n".join(rows))
 
 
 if __name__ == "__main__":
