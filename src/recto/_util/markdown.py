@@ -10,6 +10,7 @@ SENTENCE_END = r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？｡؟۔।॥።။�
 """In scripts without spaces, a sentence may end without white space after it."""
 FENCE_START = re.compile(rf"[ ]{{0,3}}({FENCE_MARKS})")
 """The marks at the start of a line that opens a fence, outside of lists and quotes."""
+MOST_LINES = 15_000  # no page that a person writes has more; each line costs time
 _FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)[^`\n]*+$", re.MULTILINE)
 _HEADING_ID = re.compile(r"(?<!\s)\s*+\{[\s:/*]*+#[^{}]*+\}\s*+$")
 _LINK = re.compile(r"\[([^\[\]]*+)\](?:\([^)\[]*+\)|\[[^\[\]]*+\])")

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
+from recto._util.markdown import MOST_LINES
 from recto.book.parsing.directives import (
     CONTAINERS,
     DIRECTIVE_TITLES,
@@ -80,7 +81,6 @@ _DROPPED = frozenset(
 _PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
 _SHOWN_OPTIONS = frozenset({"alt", "caption", "filename", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
 _EQUATION = "equation-"  # Sphinx puts it before the labels of equations
-_NAME_OPTIONS = frozenset({"name", "label"})
 _INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})
 
 
@@ -88,9 +88,8 @@ def read_extended_markdown(page: Page) -> Document:
     """Parse a page in MyST, Quarto or d2lbook."""
     from recto.book.parsing.markdown import parse
 
-    text = page.text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     embedded = _EmbeddedRst(dict(page.references))
-    markdown, labels = plain_markdown(text, page.format, embedded)
+    markdown, labels = plain_markdown(page.text, page.format, embedded)
     if page.format != QUARTO and not page.anchors.startswith("docutils"):  # not by Sphinx
         labels = [(line, docutils_id(name.removeprefix(_EQUATION))) for line, name in labels]
     labels = [label for label in labels if label[1]]
@@ -109,6 +108,8 @@ def plain_markdown(
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     _, body, count = split_front_matter(text)
+    if body.count("\n") > MOST_LINES:  # it is read as plain text
+        return text, []
     rewriter = _Rewriter(format, count, embedded or _EmbeddedRst())
     for line in body.split("\n"):
         rewriter.add(line)
@@ -437,7 +438,7 @@ class _Rewriter:
     def _option(self, name: str, stated: str | None, prefix: str = "") -> str:
         """Note a label; return the value of an option that is shown, else ""."""
         value = (stated or "").strip().strip("\"'")
-        if name in _NAME_OPTIONS and value:  # the label of an exercise or a proof is its id as it is
+        if name in ("name", "label") and value:  # the label of an exercise or a proof is its id as it is
             as_written = self.format == QUARTO or (name == "label" and not prefix)
             self._label(value if as_written else docutils_id(prefix + value))
         return value if name in _SHOWN_OPTIONS else ""

@@ -18,6 +18,7 @@ from docutils.parsers.rst import Directive, Parser, directives
 from docutils.readers import standalone
 from docutils.transforms import misc, references
 
+from recto._util.markdown import MOST_LINES
 from recto.book.parsing.directives import (
     CONTAINERS,
     DIRECTIVE_TITLES,
@@ -52,7 +53,6 @@ _SETTINGS = {
     "syntax_highlight": "none",
     "warning_stream": "",
 }
-_MOST_LINES = 15_000
 _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
 _SUBSTITUTED = re.compile(r"\|(?!\s)[^|]{1,1000}(?<!\s)\|")  # not the cells of a table
 _DEEPEST = 40
@@ -90,8 +90,8 @@ def read_rst(page: Page) -> Document:
 
 def rst_blocks(text: str, scope: Scope, references: Mapping[str, str]) -> list[TextBlock]:
     """Return the rendered blocks of a text; `scope` is that of the objects, and is changed."""
-    if text.count("\n") > _MOST_LINES:
-        raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
+    if text.count("\n") > MOST_LINES:
+        raise ValueError(f"it has more than {MOST_LINES} lines (split it into several pages)")
     if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
         raise ValueError(f"it has a line of more than {_LONGEST_LINE} characters (wrap it)")
     if "replace::" in text and len(_SUBSTITUTED.findall(text)) > _MOST_SUBSTITUTIONS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -31,6 +30,7 @@ _LINK = re.compile(r"(?P<escape>\\?)\{\{#(?P<kind>\w++)(?P<arguments>[^{}\n]*+)\
 _HIDDEN = re.compile(r"^[ \t>]*+#(?:[ \t][^\n]*+)?\n", re.MULTILINE)
 _START = re.compile(r"ANCHOR:\s*(?P<name>[\w-]+)")
 _END = re.compile(r"ANCHOR_END:\s*(?P<name>[\w-]+)")
+_NUMBERS = re.compile(r"[\d:]+")
 
 _LARGEST = 1 << 20  # bytes of a page
 _DEEPEST = 20  # directories in directories
@@ -91,8 +91,10 @@ def _links(text: str, file: Path) -> Iterator[Directive]:
             path, _, part = words[0].partition(":")
             code = "" if link["kind"].startswith("play") and not in_code(link.start()) else None
             start, end, prefix = whole_line(text, *link.span())
-            directive = Directive(start, end, path, (file.parent,), select=_select(part), code=code)
-            yield replace(directive, prefix=prefix or "", otherwise="")
+            place, select = (file.parent,), _select(part)
+            yield Directive(
+                start, end, path, place, select=select, code=code, prefix=prefix or "", otherwise=""
+            )
 
 
 def _hidden_lines(text: str) -> Iterator[Directive]:
@@ -105,7 +107,7 @@ def _hidden_lines(text: str) -> Iterator[Directive]:
 def _select(part: str) -> Select | None:
     if not part:
         return None
-    if re.fullmatch(r"[\d:]+", part):
+    if _NUMBERS.fullmatch(part):
         return select_lines(part, ":")
     return select_region(part, _START, _END)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from recto._util.markdown import MOST_LINES
 from recto.book.parsing.asciidoc.lines import (
     ADMONITION,
     ADMONITIONS,
@@ -39,7 +40,6 @@ from recto.book.parsing.asciidoc.text import (
 from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table
 from recto.types.book import Document, Page
 
-_MOST_LINES = 15_000  # more than any hand-written page has; each costs time
 _DEEPEST = 40  # blocks in blocks; deeper ones are text
 TAKEN = "recto-ids"
 """The attribute with the ids that the pages before this one have, if all are published as one page."""
@@ -66,8 +66,8 @@ def _lines_of(text: str) -> list[str]:
     """Return the lines of a text without trailing spaces; raise ValueError if there are too many."""
     text = text.removeprefix("\ufeff").translate(_MARKS).replace("\r\n", "\n").replace("\r", "\n")
     lines = [line.rstrip() for line in text.expandtabs(4).split("\n")]
-    if len(lines) > _MOST_LINES:
-        raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
+    if len(lines) > MOST_LINES:
+        raise ValueError(f"it has more than {MOST_LINES} lines (split it into several pages)")
     return lines
 
 

@@ -46,7 +46,8 @@ _MACHINE_ID = re.compile(r"__|:r|katex|mathjax|mjx|cb\d|id\d+$|fnref|tab(?:s|pan
 _DEEPEST = 24
 _MOST_COLUMNS = 100
 _MOST_IDS = 50  # that wait for the next block
-_MOST_TAGS = 80_000  # opening and closing; the largest pages of API references have 60 000
+_START_TAG = re.compile(r"<[A-Za-z]")
+_MOST_TAGS = 45_000  # start tags; the largest pages of API references have 30 000
 _ORDINAL = re.compile(r"\d{1,9}")
 _TAB_LEVELS = 2  # from a panel or a tab list up to the element that holds both
 
@@ -59,7 +60,7 @@ def parse_html(html: str, *, title: str = "", url: str = "") -> Document:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError as error:
         raise missing_extra("Reading a website", "crawl") from error
-    if html.count("<") > _MOST_TAGS:
+    if len(_START_TAG.findall(html)) > _MOST_TAGS:
         raise ValueError(f"it has more than {_MOST_TAGS} tags (split it into several pages)")
     tree = LexborHTMLParser(simplify(html))
     content = main_content(tree)
@@ -267,13 +268,20 @@ class _Renderer:
 
     def _close(self, frame: _Frame) -> None:
         """End an element that collects blocks."""
-        closers = {"heading": self._heading, "td": self._cell, "tr": self._row, "table": self._table}
-        closers |= dict.fromkeys(("li", "dd", "dt"), self._item)
-        if close := closers.get(frame.kind):
-            close(frame)
-        elif frame.blocks:
-            block = joined("list" if frame.kind in ("ul", "ol", "dl") else "group", frame.blocks)
-            self._top.blocks.append(indented(block, "> ", "> ") if frame.kind == "blockquote" else block)
+        match frame.kind:
+            case "heading":
+                self._heading(frame)
+            case "td":
+                self._cell(frame)
+            case "tr":
+                self._row(frame)
+            case "table":
+                self._table(frame)
+            case "li" | "dd" | "dt":
+                self._item(frame)
+            case _ if frame.blocks:
+                block = joined("list" if frame.kind in ("ul", "ol", "dl") else "group", frame.blocks)
+                self._top.blocks.append(indented(block, "> ", "> ") if frame.kind == "blockquote" else block)
 
     def _heading(self, frame: _Frame) -> None:
         text = " ".join("".join(frame.inline).split())

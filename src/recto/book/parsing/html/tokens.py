@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape, unescape
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -124,6 +125,7 @@ class Head:
     links: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=1)  # the source and the reader of a page ask for it
 def read_head(html: str) -> Head:
     """Read the metadata and links of a page; the first of two values counts."""
     values: dict[str, str] = {}

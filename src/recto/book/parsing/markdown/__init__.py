@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from recto._util.markdown import code_fences
+from recto._util.markdown import MOST_LINES, code_fences
 from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.headings import LONGEST_HEADING, heading_texts, slugger, split_explicit_id
 from recto.book.parsing.markdown.text import PageLines
@@ -25,7 +25,7 @@ _EMBEDDED_FILE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=]{64,}"
 _HTML_HEADING = re.compile(r"<h([1-6])(?:\s[^<>]*)?>(.*?)</h\1>", re.DOTALL | re.IGNORECASE)
 _CONTAINERS = {"bullet_list": "list", "ordered_list": "list", "blockquote": "group", "admonition": "group"}
 _KINDS = {"fence": "code", "code_block": "code", "html_block": "markup", "mdx_tag": "markup", **_CONTAINERS}
-_MOST_LINES, _MOST_INDENTATION = 15_000, 200_000  # a page with more is generated, and is read as plain text
+_MOST_INDENTATION = 200_000  # a page with more is read as plain text, and so is one with more lines
 _INDENTATION = re.compile(r"^[ \t>*+-]+", re.MULTILINE)  # and the marks of lists and quotations
 _MOST_COLUMNS, _MOST_CELLS = 1_000, 150_000  # a page with more has generated tables, which stay text
 _MOST_HEADING_TEXT = 50_000  # characters of all headings; further ones keep their markup and get no anchor
@@ -48,7 +48,7 @@ def parse(
     source = _EMBEDDED_FILE.sub("data:…", source)
     if mdx and "mdx-code-block" in source:
         source = _unwrapped(source)
-    if source.count("\n") > _MOST_LINES or _indentation(source) > _MOST_INDENTATION:
+    if source.count("\n") > MOST_LINES or _indentation(source) > _MOST_INDENTATION:
         block = PageLines(source, mdx=False).block("text", 0, source.count("\n") + 1)
         return Document(title, (Section((title,), 1, "", 1, (block,)),) if block else ())
     front_matter, body, count = split_front_matter(source)

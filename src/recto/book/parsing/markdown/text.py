@@ -8,8 +8,6 @@ they have in the source.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,16 +44,15 @@ _PREFIX = re.compile(r"[ \t>]*")
 
 def _code_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each inline code span."""
-    starts: dict[int, list[int]] = defaultdict(list)
-    for run in _CODE.finditer(text):
-        starts[len(run[0])].append(run.start())
+    runs, ends, following = [run.span() for run in _CODE.finditer(text)], list[int](), dict[int, int]()
+    for start, end in reversed(runs):
+        ends.append(following.get(end - start, 0))  # of the next run with as many marks
+        following[end - start] = end
     position = 0
-    for run in _CODE.finditer(text):
-        same = starts[len(run[0])]
-        after = bisect_right(same, run.start())
-        if run.start() >= position and after < len(same):
-            position = same[after] + len(run[0])
-            yield run.start(), position
+    for (start, _), end in zip(runs, reversed(ends), strict=True):
+        if start >= position and end:
+            position = end
+            yield start, end
 
 
 def _is_include(line: str) -> bool:

@@ -24,7 +24,7 @@ Load = Callable[[str], str]
 _Exports = dict[str, dict[str, Any]]
 """What each imported file exports by name, "" for its default; nothing while it is evaluated."""
 
-_MAX_SECONDS = 1.0  # of CPU time to parse a file; a valid one of the maximum size takes half of it
+_MAX_SECONDS = 0.5  # of CPU time to parse a file; a valid one of the maximum size takes a quarter of it
 _PIECE = 1024  # bytes
 _MAX_NODES_WITH_ERRORS = 10_000
 _MAX_DEPTH = 100
