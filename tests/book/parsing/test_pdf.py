@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,17 @@ def test_a_damaged_file_is_an_error(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "book.pdf").write_bytes(data)
     with pytest.raises(InvalidArgument, match="cannot be read: the PDF is damaged"):
         open_book(tmp_path / "book.pdf")
+
+
+def test_a_stream_that_expands_to_gigabytes_is_an_error() -> None:
+    content = zlib.compress(zlib.compress(b"BT /F1 12 Tf 72 700 Td (aaaaaaaa) Tj ET\n" * (2 << 20), 9), 9)
+    small = pdf([column(TEXT)])
+    stream = b"<</Length %d/Filter[/FlateDecode/FlateDecode]>>stream\n%s" % (len(content), content)
+    start = small.index(b"<</Length")
+    bomb = small[:start] + stream + small[small.index(b"\nendstream") :]
+    assert len(bomb) < 10_000
+    with pytest.raises(ValueError, match="ended unexpectedly|too much memory"):
+        split_pdf(bomb)
 
 
 def test_a_crash_of_the_child_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfTextPage
 
 _TIMEOUT = 600  # seconds
-_MOST_MEMORY = 4 << 30  # bytes
+_MOST_MEMORY = 512 << 20  # bytes of the child process, and _PER_BYTE for each byte of the file
+_PER_BYTE = 8
 _MOST_PAGES, _MOST_CHARACTERS = 10_000, 30_000  # of a book, and of a page
 _MOST_ENTRIES = 20_000  # of an outline
 _FEWEST_CHARACTERS = 8  # of a page with text; a scanned page may have a page number
@@ -84,12 +85,13 @@ def split_pdf(data: bytes) -> Volume:
 
 def main() -> None:
     """Read a PDF from standard input in a child process, and print its chapters as JSON."""
+    data = sys.stdin.buffer.read()
     with suppress(ImportError, ValueError, OSError):  # not on Windows, or there is a lower limit
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY + _PER_BYTE * len(data),) * 2)
     try:
-        volume = split_in_process(sys.stdin.buffer.read())
+        volume = split_in_process(data)
         answer = {
             "title": volume.title,
             "notes": volume.notes,
