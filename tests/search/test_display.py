@@ -245,6 +245,7 @@ def test_plain_text_is_what_a_reader_sees() -> None:
     assert others == ["Name Use", "a|b c", "x", "a.js", "run(1)", "1. First"]
     assert plain_text("Call `a::\nb` and `c`\n> or `d\n> e` f") == "Call a::\nb and c\nor d\ne f"
     assert plain_text(r"An \<item>, <b>bold</b>") == "An <item>, bold"
+    assert plain_text("map[string][]string, a[1][2], [b][c]") == "map[string][]string, a[1][2], b"
     assert plain_text("```sh {1} [Linux, macOS]\nls\n```") == "Linux, macOS\nls"
     assert plain_text("```sh [~/.rc ~icons:sh-file~]\nls\n```") == "~/.rc\nls"
     assert plain_text('```js {2} title="a.[js|ts]"\nb\n```') == "a.[js|ts]\nb"

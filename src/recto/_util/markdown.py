@@ -16,6 +16,7 @@ _HEADING_ID = re.compile(r"(?<!\s)\s*+\{[\s:/*]*+#[^{}]*+\}\s*+$")
 _LINK = re.compile(r"\[([^\[\]]*+)\](?:\([^)\[]*+\)|\[[^\[\]]*+\])")
 _MARKUP = re.compile(r"[`*\\]|~~")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*+>")
+_TAG_START = re.compile(r"<(?=[A-Za-z/!])(?!https?:|mailto:)")
 _WHOLE_FENCE = re.compile(rf"^[ \t>]*({FENCE_MARKS}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -35,6 +36,11 @@ def code_fences(text: str) -> Iterator[tuple[re.Match[str], re.Match[str] | None
 def without_fences(text: str) -> str:
     """Return a text with empty lines instead of its fences; a chunk may begin or end within one."""
     return _WHOLE_FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), text)
+
+
+def escaped_tags(text: str) -> str:
+    """Return text whose words in angle brackets are no tags of Markdown."""
+    return _TAG_START.sub(r"\\<", text)
 
 
 def heading_key(heading: str) -> str:

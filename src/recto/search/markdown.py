@@ -298,6 +298,12 @@ def _strip_tags(text: str) -> str:
     return str(_TAG.sub(_tag_text, text)) if "<" in text else text
 
 
+def _link_text(link: re.Match[str]) -> str:
+    """Return the text of a link; brackets after a word, as in `map[string][]string`, are code."""
+    before = link.string[max(link.start() - 1, 0) : link.start()]
+    return link[0] if link[0].endswith("]") and re.fullmatch(r"[\w\]]", before) else link[1]
+
+
 def _strip_markup(text: str) -> str:
     if "]:" in text:
         text = _DEFINITION.sub("", text)
@@ -305,7 +311,7 @@ def _strip_markup(text: str) -> str:
         text = _strip_tags(_AUTOLINK.sub(r"\1", text))
     for _ in range(3):  # an image in a link, and brackets in its text
         if "](" in text or "][" in text:
-            text = _LINK.sub(lambda link: link[1], text)
+            text = _LINK.sub(_link_text, text)
     if "](" in text:
         text = _LINK_END.sub("", text)
     if "[^" in text:

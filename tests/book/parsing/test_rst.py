@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.parsing import read
+from recto.search.markdown import plain_text
 from tests.book.parsing.builders import page_of
 
 PAGE = """\
@@ -185,6 +186,13 @@ def test_options_of_doctests_are_not_shown() -> None:
 def test_a_result_with_a_type_keeps_it() -> None:
     (section,) = read(page_of("A\n=\n\n.. function:: f()\n\n   :return bytes: the oil.\n", "rst")).sections
     assert section.blocks[-1].text == "**Return bytes**\n: the oil."
+
+
+def test_words_in_angle_brackets_are_no_tags() -> None:
+    (section,) = read(
+        page_of("A\n=\n\nRun it with <name> or ``<b>``, see <https://x.org>.\n", "rst")
+    ).sections
+    assert plain_text(section.blocks[0].text) == "Run it with <name> or <b>, see https://x.org."
 
 
 def test_a_literal_with_roles_has_a_line_for_each_line() -> None:

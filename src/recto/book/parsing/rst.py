@@ -18,7 +18,7 @@ from docutils.parsers.rst import Directive, Parser, directives
 from docutils.readers import standalone
 from docutils.transforms import misc, references
 
-from recto._util.markdown import MOST_LINES
+from recto._util.markdown import MOST_LINES, escaped_tags
 from recto.book.parsing.directives import (
     CONTAINERS,
     DIRECTIVE_TITLES,
@@ -445,7 +445,7 @@ class _Renderer:
         for child in node.children:
             kind = child.tagname
             if kind == "#text":
-                parts.append(child.astext())
+                parts.append(escaped_tags(child.astext()))
             elif kind in ("emphasis", "strong"):
                 mark = "*" if kind == "emphasis" else "**"
                 parts.append(f"{mark}{self._inline(child)}{mark}")

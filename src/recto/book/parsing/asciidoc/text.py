@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from html import unescape
 
+from recto._util.markdown import escaped_tags
+
 LONGEST_TITLE = 200  # characters that a reference without a text shows
 _LONGEST_VALUE = 4_000  # characters of an attribute; definitions that repeat others grow exponentially
 _MOST_ADDED = 1 << 20  # characters that the attributes of a page may add to it
@@ -84,7 +86,6 @@ _TERM = re.compile(rf"\(\(\({_NESTED}\)\)\)|\(\((?=[^()])(?P<term>{_NESTED})\)\)
 _ESCAPED = re.compile(r"\\(?=[*_`#^~+<\[{]|(?:https?|link|xref|image|include)[:])")
 _BREAK = re.compile(r" \+$", re.MULTILINE)
 _ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}\d{0,2}|#\d{2,6}|#x[\da-fA-F]{2,5});")
-_TAG_START = re.compile(r"<(?=[A-Za-z/!])(?!https?:|mailto:)")
 _TAG = re.compile(r"<[^<>]*>")
 _NAMED = re.compile(r"^[\w-]+=|,\s*[\w-]+=")
 _NOT_SHOWN = frozenset({"icon", "indexterm", "anchor", "footnoteref"})
@@ -178,7 +179,7 @@ class Inline:
     def text(self, text: str) -> str:
         """Return text with Markdown's marks."""
         parts = self._replaced(text).split(_CODE)  # each second one is code
-        parts[::2] = [_TAG_START.sub(r"\\<", part) for part in parts[::2]]
+        parts[::2] = map(escaped_tags, parts[::2])
         return "`".join(parts).replace(_STRONG, "**").replace(_EMPHASIS, "*")
 
     def _replaced(self, text: str) -> str:
