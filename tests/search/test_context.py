@@ -208,6 +208,10 @@ def test_a_context_stops_if_the_rest_is_off_topic(retriever: Retriever) -> None:
     assert 0 < off_topic.tokens < 2000
     assert covered.tokens > 3500
     assert len(off_topic.response.hits) == 100, "the search returns all of them"
+    whole = retriever.context("Which voice model does Whisper use?", 30_000)
+    least = (whole.response.noise_floor or 1) - 0.03
+    assert min(hit.score for section in whole.sections for hit in section.hits) >= least
+    assert max(hit.score for hit in whole.left_out) < least
 
 
 def test_a_context_does_not_end_with_a_lead_in(retriever: Retriever) -> None:
