@@ -45,7 +45,8 @@ _INTERPOLATION = re.compile(  # a value of a script; in code and in blocks with 
     re.MULTILINE,
 )
 _CODE_MARK = re.compile(  # a comment that marks a line of code
-    r"[ \t]*+(?://|#|--|%|;|/\*|\{[ \t]*/\*|<!--)[ \t]*\[!code [^\]\n]*+\](?:[ \t]*(?:\*/[ \t]*\}?|-->))?"
+    r"(?<![ \t])[ \t]*+(?://|#|--|%|;|/\*|\{[ \t]*+/\*|<!--)[ \t]*+\[!code [^\]\n]{1,100}+\]"
+    r"(?:[ \t]*+(?:\*/[ \t]*+\}?|-->))?"
 )
 _SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
     r"(?P<before>[^/:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^/:()*+?{}\\]*)"

@@ -53,8 +53,8 @@ _ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}
 _CODE = re.compile(r"\bcode=\{\s*(\w+)\s*\}")
 _ATTRIBUTE = re.compile(r"\b(lang(?:uage)?|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
 _MAGIC = re.compile(  # a comment in code that highlights lines
-    r"^[ \t>]*+(?://|#|--|%|;|/\*|\{[ \t]*/\*|<!--)[ \t]*highlight-(?:next-line|start|end)"
-    r"[ \t]*(?:\*/[ \t]*\}?|-->)?[ \t]*\n",
+    r"^[ \t>]*+(?://|#|--|%|;|/\*|\{[ \t]*+/\*|<!--)[ \t]*+highlight-(?:next-line|start|end)"
+    r"[ \t]*+(?:\*/[ \t]*+\}?|-->)?[ \t]*+\n",
     re.MULTILINE,
 )
 _LONGEST_EXPRESSION = 4_000
