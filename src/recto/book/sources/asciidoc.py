@@ -12,6 +12,7 @@ from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
 
+from recto._util.markdown import MOST_LINES
 from recto.book.parsing import ASCIIDOC
 from recto.book.parsing.asciidoc import TAKEN, read_ids
 from recto.book.parsing.asciidoc.lines import HEADING, VERBATIM
@@ -85,6 +86,8 @@ class Preprocessor:
             self._depth -= 1
 
     def _directives(self, text: str, file: Path) -> Iterator[Directive]:
+        if text.count("\n") > MOST_LINES:  # the reader refuses the page
+            return
         skipped, position = 0, 0  # conditionals that are open around a line that is left out
         for whole in text.split("\n"):
             line, start = whole.rstrip(), position
