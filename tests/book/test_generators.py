@@ -1119,3 +1119,14 @@ def test_anchors_of_a_function_of_a_vitepress_site_are_noted(tmp_path: Path) -> 
     config = "export default { markdown: { anchor: { slugify: (text) => text } } }\n"
     source = open_book(write(tmp_path, {".vitepress/config.js": config, "a.md": "# A\n"}))
     assert source.notes == ["The site makes anchors with its own function; those of Recto may differ."]
+
+
+def test_an_id_that_is_too_long_for_a_file_begins_no_page_of_bookdown(tmp_path: Path) -> None:
+    long = "a" * 5_000
+    files = {
+        "_bookdown.yml": "book_filename: lamps\n",
+        "_output.yml": "bookdown::gitbook:\n  split_by: section\n",
+        "index.Rmd": f"# Lamps\n\nText.\n\n## Oil {{#oil}}\n\nText.\n\n## Wick {{#{long}}}\n\nText.\n",
+    }
+    source = open_book(write(tmp_path / "lamps", files), SiteOptions(url=URL))
+    assert [page.url for page in source.pages()] == [URL, f"{URL}oil.html"]

@@ -32,6 +32,7 @@ _HEADING = re.compile(
     r"[ \t]*+(?P<attributes>\{[^{}\n]*+\})?[ \t]*+$",
     re.MULTILINE,
 )
+_LONGEST_NAME = 200  # characters of the id that names a file; file systems allow no longer ones
 _PART = re.compile(r"\((?:PART|APPENDIX)(?:\\?\*)?\)[ \t]*")
 _ID = re.compile(r"#([\w:.-]+)")
 _UNNUMBERED = re.compile(r"[{ \t](?:-|\.unnumbered)[} \t]")
@@ -247,7 +248,7 @@ class BookdownSite(Site):
                 chapter = numbers[0] - before_appendix
                 first = chr(64 + chapter) if before_appendix and 0 < chapter <= 26 else str(numbers[0])
                 number = ".".join([first, *map(str, numbers[1:])])
-            if level <= self._level:
+            if level <= self._level and len(id) <= _LONGEST_NAME:
                 starts.setdefault(id, f"{number}-{id}.html" if numbered and number else f"{id}.html")
         return starts
 
