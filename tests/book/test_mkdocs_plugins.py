@@ -383,4 +383,6 @@ def test_badges_and_code_of_the_site(tmp_path: Path) -> None:
     source = open_book(write(tmp_path, {"docs/a.md": page, "mkdocs.yml": config}))
     (section,) = read(next(iter(source.pages()))).sections
     assert [block.text for block in section.blocks] == ["9.2.0\n`x y`"]
-    assert source.notes == ["Not run, so what they write is not read: docs/hooks.py, macros."]
+    assert source.notes == [
+        "Hooks and plugins are not run, so what these write is missing: docs/hooks.py, macros."
+    ]

@@ -46,18 +46,8 @@ _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
 _SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
 _LABELLED = ("tab", "details", "expand", "collapse", "accordion")  # by their first argument
 _TERMS = ("term", "term_id")  # of a glossary, which shows their names
-_SILENT = (
-    "comment",
-    "figure",
-    "gallery",
-    "icon",
-    "image",
-    "img",
-    "include",
-    "toc",
-    "video",
-    "vimeo",
-    "youtube",
+_SILENT = frozenset(
+    {"comment", "figure", "gallery", "icon", "image", "img", "include", "toc"} | {"video", "vimeo", "youtube"}
 )
 _LARGE_SECTION = 300  # pages; a module with more is not useful as a filter
 _MOST_NAMED = 3  # directories in a note

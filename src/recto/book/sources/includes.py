@@ -46,6 +46,9 @@ _IMPORTED = re.compile(
     r"^[ \t]*import\b([^'\"\n;]{1,500}?)\bfrom\s+['\"](?:@theme/|@docusaurus/|@astrojs/|astro[:/])",
     re.MULTILINE,
 )
+COMMENT_START = r"(?://|#|--|%|;|/\*|\{[ \t]*+/\*|<!--)[ \t]*+"
+"""Before a comment in code, and what may follow it."""
+COMMENT_END = r"[ \t]*+(?:\*/[ \t]*+\}?|-->)"
 MARKDOWN_SUFFIXES = (*MARKDOWN.suffixes, *MDX.suffixes)
 _PYTHON = dict.fromkeys(("py", "pyi"), "python")
 _LANGUAGES = _PYTHON | {"sh": "bash", "yml": "yaml", "rs": "rust", "rb": "ruby", "htm": "html"}
@@ -143,7 +146,8 @@ class Includes:
         return "".join([*pieces, rest]), lines
 
     def _replacement(self, directive: Directive, stack: tuple[Path, ...]) -> str | None:
-        self.computed[directive.computes] += 1
+        if directive.computes:
+            self.computed[directive.computes] += 1
         if not directive.path:
             self._written -= len(directive.new)
             return directive.new if self._written >= 0 else None
@@ -232,7 +236,6 @@ def notes(includes: Sequence[Includes], components: Counter[str]) -> list[str]:
         listed = ", ".join(unresolved[:_SHOWN]) + more
         lines.append(f"{plural(len(unresolved), 'included file')} could not be resolved: {listed}.")
     computed = sum((expander.computed for expander in includes), Counter[str]())
-    del computed[""]
     for said, names, unit in (
         ("Components are not run, so what these show is missing", components, "page"),
         ("Text that the site computes is not read", computed, "place"),

@@ -126,7 +126,8 @@ class MkDocsSite(Site):
     def _note_code(self, names: Sequence[str]) -> None:
         """Say which code of the site may change or make pages; Recto does not run it."""
         if names:
-            self.notes.append(f"Not run, so what they write is not read: {', '.join(names[:_MOST_SHOWN])}.")
+            listed = ", ".join(names[:_MOST_SHOWN])
+            self.notes.append(f"Hooks and plugins are not run, so what these write is missing: {listed}.")
 
     def _list(self, entries: Iterable[Entry]) -> None:
         """Take over the order and the titles of a navigation."""

@@ -15,6 +15,8 @@ from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.docusaurus.javascript import Unknown, get
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes
 from recto.book.sources.includes import (
+    COMMENT_END,
+    COMMENT_START,
     Directive,
     code_ranges,
     find_containers,
@@ -45,8 +47,7 @@ _INTERPOLATION = re.compile(  # a value of a script; in code and in blocks with 
     re.MULTILINE,
 )
 _CODE_MARK = re.compile(  # a comment that marks a line of code
-    r"(?<![ \t])[ \t]*+(?://|#|--|%|;|/\*|\{[ \t]*+/\*|<!--)[ \t]*+\[!code [^\]\n]{1,100}+\]"
-    r"(?:[ \t]*+(?:\*/[ \t]*+\}?|-->))?"
+    rf"(?<![ \t])[ \t]*+{COMMENT_START}\[!code [^\]\n]{{1,100}}+\](?:{COMMENT_END})?"
 )
 _SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
     r"(?P<before>[^/:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^/:()*+?{}\\]*)"

@@ -19,6 +19,8 @@ from recto.book.parsing.markdown.tags import tag_end
 from recto.book.sources.directory import Navigation, SiteRules, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get, read_exported, read_json
 from recto.book.sources.includes import (
+    COMMENT_END,
+    COMMENT_START,
     MARKDOWN_SUFFIXES,
     Directive,
     InCode,
@@ -53,8 +55,7 @@ _ALONE = re.compile(r"^(?P<prefix>[ \t>]*)\{\s*(?P<name>\w+)\s*(?:\.[^\n{}]*)?\}
 _CODE = re.compile(r"\bcode=\{\s*(\w+)\s*\}")
 _ATTRIBUTE = re.compile(r"\b(lang(?:uage)?|className|title)=(?:\{\s*)?[\"']([^\"'\n]*)[\"']")
 _MAGIC = re.compile(  # a comment in code that highlights lines
-    r"^[ \t>]*+(?://|#|--|%|;|/\*|\{[ \t]*+/\*|<!--)[ \t]*+highlight-(?:next-line|start|end)"
-    r"[ \t]*+(?:\*/[ \t]*+\}?|-->)?[ \t]*+\n",
+    rf"^[ \t>]*+{COMMENT_START}highlight-(?:next-line|start|end)(?:{COMMENT_END})?[ \t]*+\n",
     re.MULTILINE,
 )
 _LONGEST_EXPRESSION = 4_000
