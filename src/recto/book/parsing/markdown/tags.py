@@ -126,8 +126,8 @@ class TagReader:
         for match, end in self._tags(text):
             if components_only and not (match[2] or "X")[0].isupper():
                 continue
-            tag = text[match.start() : end]
-            kept += [text[position : match.start()], self._visible(tag, match[2] or "")]
+            tag, name = text[match.start() : end], "" if match[1] else match[2] or ""
+            kept += [text[position : match.start()], self._visible(tag, name)]
             position = end
         lines = unescaped("".join([*kept, text[position:]])).split("\n")
         if "<pre" in text.lower():
@@ -160,7 +160,7 @@ class TagReader:
     def silent(self, text: str) -> Iterator[tuple[int, str]]:
         """Yield the components without content whose tags have no text, with their positions."""
         for tag, end in self._tags(text):
-            name = tag[2] or ""
+            name = "" if tag[1] else tag[2] or ""
             alone = text[end - 2] == "/" or text.startswith(f"</{name}>", end)
             if name[:1].isupper() and alone and not self._visible(text[tag.start() : end], name).strip():
                 yield tag.start(), name
