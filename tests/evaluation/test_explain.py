@@ -64,7 +64,7 @@ def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> 
 def publish_with_a_late_candidate(home: Path, query: str, embedder: HashEmbedder) -> Chunk:
     """Publish chunks of which the best one is a candidate only if `top_k` is more than 3; return it.
 
-    It is the 16th of the dense and of the lexical ranking, and has the best hybrid score.
+    It is the 28th of the dense and of the lexical ranking, and has the best hybrid score.
     """
     asked = embedder.embed_query(query)
     free = asked.index(0.0)
@@ -74,9 +74,9 @@ def publish_with_a_late_candidate(home: Path, query: str, embedder: HashEmbedder
         vector[free] = sqrt(1 - cosine**2)
         return vector
 
-    dense = [(chunk(number, text="Bread"), similar(0.9 - number / 1e3)) for number in range(15)]
-    best = chunk(15, text=f"{query} bread bread"), similar(0.87)
-    lexical = [(chunk(number, text=query), similar(number / 1e3)) for number in range(16, 31)]
+    dense = [(chunk(number, text="Bread"), similar(0.9 - number / 1e3)) for number in range(27)]
+    best = chunk(27, text=f"{query} bread bread"), similar(0.87)
+    lexical = [(chunk(number, text=query), similar(number / 1e3)) for number in range(28, 55)]
     chunks, vectors = zip(*dense, best, *lexical, strict=True)
     lexicon, made = LexiconBuilder(), embedder.fingerprint
     with EdgeStore(home).build("late", made, analyzer=ANALYZER, rebuild=True) as build:

@@ -64,6 +64,9 @@ _SEE_ALSO = _Pattern(
     r"ver também|veja também|另请参阅|参见|関連項目)[*\s:.]*$",
     re.IGNORECASE,
 )
+_RELEASE = _Pattern(  # such as "Name 1.2.0b1 (2020-12-18)" or "[1.2.0] November 11, 2025"
+    r"(?:[^\W\d][\w.-]*+ )?\W?v?\d++(?:\.\d++){2}[\w.+-]*+[\W\d]*+(?:[^\W\d]{3,9}[\W\d]++)?"
+)
 _ITEM = _Pattern(r"[ \t]*(?:[-*+:]|\d{1,3}\.) ")
 _MAX_LINK_ITEM = 120  # characters; a longer item says more than where to read on
 _HEADING = _Pattern(r"^[ \t]{0,3}#{1,6}[ \t].*$", re.MULTILINE)
@@ -155,6 +158,11 @@ def is_link_list(text: str, headings: tuple[str, ...] = ()) -> bool:
     links += _URL.findall(rest)
     rest = _TAG.sub("", _URL.sub("", rest))
     return sum(map(_letters, links)) > _letters(rest)
+
+
+def is_release(heading: str) -> bool:
+    """Return whether a heading is only the number of a release, with its name and its date if it has them."""
+    return _RELEASE.fullmatch(heading) is not None
 
 
 def _letters(text: str) -> int:

@@ -7,7 +7,7 @@ are ranked for each query.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from recto._util.languages import ENGLISH
 from recto.protocols import AsyncIndex, Embedder, Index, embedder_abilities
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, unknown_language_weight
-from recto.search.markdown import is_link_list
+from recto.search.markdown import is_link_list, is_release
 from recto.stores import candidate_limit, no_lexical_vectors
 from recto.types.index import Candidates, Fingerprint, IndexQuery
 from recto.types.request import SearchRequest
@@ -33,8 +33,10 @@ from recto.types.search import (
     hit_order,
 )
 
-LINK_LIST_PENALTY = 0.1
-"""What a link list loses in the order of hybrid hits: about what the first and the fifth differ by."""
+MINOR_PENALTY = 0.1
+"""What minor chunks lose in the order of hybrid hits: about what the first and the fifth differ by."""
+PAGE_HITS, PAGE_SHARE = 13, 0.5
+"""A page's best hit gains this share of the lead of its second hit over the last of the `PAGE_HITS` best."""
 SPREAD_HITS, SECTION_HITS = 5, 2
 """Of the first hybrid hits, at most this many are of the same section, if there are others."""
 ScoredIds = list[tuple[Hashable, float]]
@@ -200,7 +202,7 @@ class Ranking(NamedTuple):
         return [
             QueryHits(
                 query,
-                to_hits(ranked, candidates, chunks, limit, mode),
+                to_hits(ranked, candidates, chunks, limit, mode, query.text),
                 None if mode == "dense" else best_evidence(candidates),
             )
             for query, ranked, candidates in zip(self.queries, self.ranked, self.candidates, strict=True)
@@ -258,6 +260,7 @@ def to_hits(
     chunks: Mapping[Hashable, Chunk],
     limit: int,
     mode: Mode = "hybrid",
+    query: str = "",
 ) -> list[Hit]:
     """Return the hits of ranked candidates; skip chunks that were deleted in the meantime."""
     dense, lexical = candidates.dense, candidates.lexical
@@ -268,19 +271,33 @@ def to_hits(
         if id in chunks
     ]
     hits.sort(key=hit_order)
-    return (arrange(hits) if mode == "hybrid" else hits)[:limit]
+    return (arrange(hits, query) if mode == "hybrid" else hits)[:limit]
 
 
-def arrange(hits: Sequence[Hit]) -> list[Hit]:
-    """Let link lists count less, and put further hits of a section after the first five."""
+def arrange(hits: Sequence[Hit], query: str = "") -> list[Hit]:
+    """Let minor chunks count less and pages with two good hits more; put further hits of a section later.
+
+    Minor are link lists and, unless the query names a release, what changed in a release.
+    """
+    about_release = any(map(is_release, query.split()))
     scored = []
     for hit in hits:
-        is_list = is_link_list(hit.chunk.text, hit.chunk.headings)
-        scored.append((hit.score - LINK_LIST_PENALTY * is_list, hit))
-    ordered = [hit for _, hit in sorted(scored, key=lambda item: -item[0])]
+        is_minor = is_link_list(hit.chunk.text, hit.chunk.headings)
+        is_minor |= not about_release and any(map(is_release, hit.chunk.headings))
+        scored.append((hit.score - MINOR_PENALTY * is_minor, hit))
+    least = min((hit.score for hit in hits[:PAGE_HITS]), default=0.0)
+    leads: defaultdict[str, list[float]] = defaultdict(list)
+    for score, hit in scored[:PAGE_HITS]:
+        if score > least:
+            leads[hit.chunk.page_url].append(score - least)
+    scored.sort(key=lambda item: -item[0])
+    # Only the best hit of a page gains: the others would take the place of other pages.
+    gains = {page: PAGE_SHARE * sum(found[1:2]) for page, found in leads.items()}
+    scored = [(score + gains.pop(hit.chunk.page_url, 0.0), hit) for score, hit in scored]
+    scored.sort(key=lambda item: -item[0])
     first, others = list[Hit](), list[Hit]()
     sections: Counter[tuple[str, ...]] = Counter()
-    for hit in ordered:
+    for _, hit in scored:
         section = (hit.chunk.page_url, *hit.chunk.headings)
         sections[section] += 1
         chosen = len(first) < SPREAD_HITS and sections[section] <= SECTION_HITS

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,8 +38,8 @@ from recto.search.lexical import (
     common_words,
     read_lexicon,
 )
-from recto.search.markdown import is_link_list, plain_text
-from recto.search.pipeline import LINK_LIST_PENALTY, SECTION_HITS, SPREAD_HITS
+from recto.search.markdown import is_link_list, is_release, plain_text
+from recto.search.pipeline import MINOR_PENALTY, PAGE_HITS, PAGE_SHARE, SECTION_HITS, SPREAD_HITS
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
 from recto.server.semantic_export import (
@@ -151,12 +151,19 @@ def export_static(
 
 
 def _order(chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """Return what `arrange` needs in the browser: link lists, where sections begin, and its constants."""
-    sections = [(chunk.page_url, chunk.headings) for chunk in chunks]
-    starts = [number for number, key in enumerate(sections) if number == 0 or key != sections[number - 1]]
+    """Return what `arrange` needs in the browser: minor chunks, where parts begin, and its constants."""
     links = [number for number, chunk in enumerate(chunks) if is_link_list(chunk.text, chunk.headings)]
-    rules = {"penalty": LINK_LIST_PENALTY, "first": SPREAD_HITS, "most": SECTION_HITS}
-    return {"link_lists": links, "sections": starts, **rules}
+    releases = [number for number, chunk in enumerate(chunks) if any(map(is_release, chunk.headings))]
+    pages = _starts([chunk.page_url for chunk in chunks])
+    sections = _starts([(chunk.page_url, chunk.headings) for chunk in chunks])
+    rules = {"penalty": MINOR_PENALTY, "first": SPREAD_HITS, "most": SECTION_HITS}
+    rules |= {"rivals": PAGE_HITS, "share": PAGE_SHARE}
+    return {"link_lists": links, "releases": releases, "pages": pages, "sections": sections, **rules}
+
+
+def _starts(keys: Sequence[Hashable]) -> list[int]:
+    """Return the numbers of the chunks that have another key than the chunk before."""
+    return [number for number, key in enumerate(keys) if number == 0 or key != keys[number - 1]]
 
 
 def _widget_files() -> Iterator[File]:

@@ -27,7 +27,7 @@ _PACKED = "chunk"
 _TUPLES = ("module_keys", "headings", "anchors", "locales", "questions")
 _LEFT_OUT_IF_EMPTY = ("locales", "questions")  # most books have neither
 _PACKED_FIELDS = ("module_name", "module_keys", "page_key", "language", "version", "locales")
-_MORE_CANDIDATES = 12
+_MORE_CANDIDATES = 24
 """How many candidates a hybrid query fetches beyond its limit, so that the first hits do not depend on it."""
 
 Scores = dict[Hashable, float]

@@ -197,7 +197,7 @@ export function fuse(meta, cosines, query, words, ranked, limit, { passes, analy
   const noiseFloor = isCalibrated ? meta.noise_floor / (1 + weight) : null;
   const answerable = isCalibrated && evidence.length ? estimate(meta, words, Math.max(...evidence)) : null;
   return {
-    ranked: arrange(meta.order, fused.sort(([one, its], [other, theirs]) => theirs - its || one - other).slice(0, most)).slice(0, limit),
+    ranked: arrange(meta.order, query, fused.sort(([one, its], [other, theirs]) => theirs - its || one - other).slice(0, most)).slice(0, limit),
     mode: "hybrid", noise_floor: noiseFloor, answerable, ...grade(answerable, meta.coverage),
     scores: (number, sum) => ({ dense: cosines[number], lexical: lexical.get(number) ?? 0, above_noise: noiseFloor === null ? null : sum >= noiseFloor }),
   };
@@ -218,14 +218,25 @@ function isForeign({ scripts, stop_words: stopWords }, query, { isStopWord: isEn
   return hits >= least && hits > CLEAR * count(isEnglish) && !others.some(({ language }) => language === best);
 }
 
-/** Let link lists count less, and put further hits of a section after the first ones. */
-function arrange({ link_lists: linkLists, sections, penalty, first: size, most }, ranked) {
-  const value = ([number, score]) => score - (linkLists.includes(number) ? penalty : 0);
+/** Let minor chunks count less and pages with two good hits more; put further hits of a section later. */
+function arrange({ link_lists: linkLists, releases, pages, sections, penalty, rivals, share, first: size, most }, query, ranked) {
+  const startOf = (starts, number) => starts.findLast((start) => start <= number);
+  const namesRelease = query.split(/\s+/u).some((word) => /^[^\p{L}\d]?v?\d+\.\d+\.\d/u.test(word));
+  const minor = new Set(namesRelease ? linkLists : [...linkLists, ...releases]);
+  const scored = ranked.map((hit) => [hit[1] - (minor.has(hit[0]) ? penalty : 0), hit, startOf(pages, hit[0])]);
+  const least = ranked.slice(0, rivals).at(-1)?.[1];
+  const compared = scored.slice(0, rivals).filter(([score]) => score > least).map(([score, , page]) => ({ score, page }));
+  const sort = () => scored.sort(([one], [other]) => other - one);
+  sort();
+  for (const page of new Set(compared.map((item) => item.page))) {
+    const second = compared.filter((item) => item.page === page)[1];
+    if (second) scored.find((item) => item[2] === page)[0] += share * (second.score - least);
+  }
   const first = [];
   const others = [];
   const counts = new Map();
-  for (const hit of [...ranked].sort((one, other) => value(other) - value(one))) {
-    const section = sections.findLast((start) => start <= hit[0]);
+  for (const [, hit] of sort()) {
+    const section = startOf(sections, hit[0]);
     counts.set(section, (counts.get(section) ?? 0) + 1);
     (first.length < size && counts.get(section) <= most ? first : others).push(hit);
   }
