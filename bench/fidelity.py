@@ -67,7 +67,7 @@ _DROPPED = (
     ".section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, .header-section-number, "
     ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, .sr-only, "
     ".footnote > .label, .changelog > summary, [class*=visually], .screen-reader-text, "
-    "[hidden][aria-hidden], .doc-labels, .conum, .conum + b, .md-post--excerpt, "
+    "[hidden][aria-hidden], .doc-labels, .conum, .conum + b, .md-post--excerpt, [class*=docCardList], "
     "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, #markdown-toc, #feedback, "
     "hr + .text-delta, .text-delta + ul, a.footnote, .td-byline, #feedback ~ p, ul.justify-content-between, "
     "details:has(> summary:lexbor-contains('Source code in'), > summary:lexbor-contains('Full file preview'),"

@@ -1109,12 +1109,31 @@ import lamp from '../../lamp.sh?raw';
 <Badge text="Old" />
 
 <Code code={lamp} lang="sh" title="lamp.sh" />
+
+:::caution
+Four
+:::
+
+:::grid{.wide}
+Five
+:::
 """
     files = {"src/content/docs/a.mdx": text, "src/lamp.sh": "light", "astro.config.mjs": STARLIGHT % ""}
     (page,) = pages_of(write(tmp_path, files)).values()
     shown = plain_text("\n\n".join(block.text for block in read(page).sections[0].blocks)).split("\n")
     assert [" ".join(line.split()) for line in shown] == [
-        *("Note One", "Tip Two", "Mind Three", "<Aside> New", "Old", "lamp.sh", "light"),
+        *(
+            "Note One",
+            "Tip Two",
+            "Mind Three",
+            "<Aside> New",
+            "Old",
+            "lamp.sh",
+            "light",
+            "Caution",
+            "Four",
+            "Five",
+        ),
     ]
 
 

@@ -346,7 +346,7 @@ class StarlightSite(Site):
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find asides, which have a title by their type, and the pages that a page imports."""
-        asides = find_containers(text) if ":::" in text else []
+        asides = find_containers(text, "note tip caution danger") if ":::" in text else []
         in_code = code_ranges(text)
         for aside in _ASIDE.finditer(text):
             kind = _TYPE.search(aside["properties"])
