@@ -56,7 +56,7 @@ def _converted(code: str, manager: str) -> str:
 
 def _command(words: list[str], manager: str) -> str:
     """Return the words after `npm` as a command of another package manager."""
-    name, *rest = [word for word in words if word != "--"] or ["install"]
+    name, *rest = [word for word in words if word != "--"] or [""]
     name, program = _LONG.get(name, name), manager
     stated = bool(rest) and not rest[0].startswith("-")
     if name in ("install", "uninstall"):
