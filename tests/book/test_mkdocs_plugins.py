@@ -193,6 +193,23 @@ class A(LibBase):
     assert page.text.count("Bases: `Base`") == page.text.count("`size = x` { #app.A.size }") == 3
 
 
+def test_names_that_a_package_exports(tmp_path: Path) -> None:
+    """Imported names in `__all__` are members, and with `filters: public`, no others are."""
+    files = {
+        "mkdocs.yml": "plugins: [mkdocstrings]\n",
+        "app/__init__.py": "from ._parts import *\nfrom ._parts import hidden\nfrom . import sub\n"
+        "__all__ = ['Lamp', 'light', 'sub', 'gone']\ndef plain():\n    'Plain.'\n",
+        "app/_parts.py": "class Lamp:\n    size = 1\n    'How large.'\n\ndef light():\n    'Light.'\n"
+        "def hidden():\n    'Hidden.'\n",
+        "app/sub.py": "'Sub.'\n",
+    }
+    names = ["Lamp", "Lamp.size", "light", "plain"]
+    for options, expected in (("filters: public", names[:3]), ("show_bases: true", names)):
+        files["docs/a.md"] = f"# A\n\n::: app\n    options:\n      {options}\n"
+        (page,) = open_book(write(tmp_path, files)).pages()
+        assert re.findall(r"app\.([\w.]+) \}", page.text) == expected
+
+
 def test_signatures_of_overloads_and_data_classes(tmp_path: Path) -> None:
     code = """
 import dataclasses

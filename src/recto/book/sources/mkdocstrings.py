@@ -24,7 +24,7 @@ from recto.book.sources.autodoc import (
     Code,
     content_of,
 )
-from recto.book.sources.definitions import Definition, Module
+from recto.book.sources.definitions import Definition, Module, exported
 from recto.book.sources.docstrings import as_markdown
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges
@@ -240,13 +240,22 @@ class DocumentedCode(Code):
         self, module: Module, item: Definition, options: Mapping[str, Any]
     ) -> list[tuple[str, tuple[Module, Definition]]]:
         """Return the members that the options select: attributes, classes and functions, in their order."""
+        stated = options.get("members")
         if isinstance(item.node, ast.Module):
             members = {name: (module, found) for name, found in module.objects.items()}
+            public = exported(module)
+            self._left -= len(public)
+            for name in [*public, *(stated if isinstance(stated, list) else [])]:  # that are imported, too
+                found = None if name in members else self._found(f"{module.name}.{name}")
+                if found and not isinstance(found[1].node, ast.Module):
+                    members[name] = found
+            if options.get("filters") == "public" and public:
+                members = {name: members[name] for name in public if name in members}
         else:
             inherited = bool(options.get("inherited_members"))
             members = self._members(module, item, inherited=inherited)
         self._left -= sum(1 + len(getattr(found.node, "body", ())) for _, found in members.values())
-        stated, is_merged = options.get("members"), options.get("merge_init_into_class") is True
+        is_merged = options.get("merge_init_into_class") is True
         members = {name: found for name, found in members.items() if not (is_merged and name == "__init__")}
         if stated is False:
             return []
@@ -278,7 +287,9 @@ def _has_docstring(item: Definition) -> bool:
     if not isinstance(node, Function | ast.ClassDef):
         return bool(item.doc)
     inner = node.body if isinstance(node, ast.ClassDef) else ()
-    return any(ast.get_docstring(one) for one in (node, *inner) if isinstance(one, Function | ast.ClassDef))
+    texts = [getattr(item.value, "value", None) for item in inner if isinstance(item, ast.Expr)]
+    functions = (one for one in (node, *inner) if isinstance(one, Function | ast.ClassDef))
+    return any(isinstance(text, str) for text in texts) or any(map(ast.get_docstring, functions))
 
 
 def _rules(filters: Any) -> list[tuple[bool, re.Pattern[str]]]:
