@@ -1143,6 +1143,16 @@ def test_anchors_of_a_function_of_a_vitepress_site_are_noted(tmp_path: Path) -> 
     assert source.notes == ["The site makes anchors with its own function; those of Recto may differ."]
 
 
+def test_components_of_vitepress_may_be_markdown(tmp_path: Path) -> None:
+    part = "::: warning\nHot.\n:::\n"
+    files = {".vitepress/config.ts": "export default {}", ".vitepress/theme/components/Care.md": part}
+    files["a.md"] = "# A\n\n<Care />\n\n`<Care />` stays.\n"
+    source = open_book(write(tmp_path, files))
+    (page,) = source.pages()
+    assert plain_text(page.text).split() == ["A", "Warning", "Hot.", "<Care", "/>", "stays."]
+    assert source.notes == ["1 included file resolved in 1 page."]
+
+
 def test_a_vitepress_function_may_keep_anchors_as_they_are_written(tmp_path: Path) -> None:
     slug = "text.normalize('NFKD').replace(marks, '').replace(special, '-').replace(/^(\\d)/, '_$1')"
     config = f"const slugify = (text: string): string => {slug}\nexport default {{ markdown: {{ anchor: {{ slugify }} }} }}\n"

@@ -13,7 +13,7 @@ from recto._util.text import plural
 from recto.book.parsing.frontmatter import load_mapping, stated
 from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.docusaurus.javascript import Unknown, get
-from recto.book.sources.docusaurus.pages import DocusaurusIncludes
+from recto.book.sources.docusaurus.pages import DocusaurusIncludes, find_partials
 from recto.book.sources.includes import (
     COMMENT_END,
     COMMENT_START,
@@ -60,6 +60,7 @@ _AS_WRITTEN = re.compile(  # VitePress's function, without what shortens anchors
     r".{1,99}\.normalize\(['\"]NFKD['\"]\)(?:(?!toLowerCase|\^-).){1,500}"
 )
 _PARAMETER = re.compile(r"(?P<slash>/?)(?::(?P<name>\w+)[*+?]?|\(\.\*\))")
+_COMPONENTS = ".vitepress/theme/components"
 _MOST_PATTERNS, _MOST_SEGMENTS = 100, 50
 _DEEPEST = 10
 
@@ -93,6 +94,7 @@ class VitePressSite(Site):
         self._suffix = "" if config.get("cleanUrls") is True or slash is not None else ".html"
         self.left_out = texts_of(config.get("srcExclude"))
         self._set_rewrites(config.get("rewrites"))
+        self._components = {file.stem for file in (self.directory / _COMPONENTS).glob("*.md")}
         self.choose_locale(config.get("locales"))
         sidebar = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
         more = (self.root / f"{self.locale}config.{end}" for end in _SUFFIXES)
@@ -162,6 +164,10 @@ class VitePressSite(Site):
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find snippets, included files, containers, values of scripts and code in addresses."""
         directives = find_containers(text) if ":::" in text else []
+        if self._components and "/>" in text:  # that are written in Markdown
+            found = find_partials(text, code_ranges(text), self._components)
+            bases = (self.directory / _COMPONENTS,)
+            directives += [replace(tag, path=f"{name}.md", bases=bases) for name, tag in found]
         if "<<<" in text or "@include" in text:
             directives += _files(text, self.root, file)
         if "{{" in text:
