@@ -67,7 +67,7 @@ _DROPPED = (
     ".section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, .header-section-number, "
     ".appendix-number, .sd-stretched-link, .MathJax_Preview, .footnote-ref, .footnote-reference, .sr-only, "
     ".footnote > .label, .changelog > summary, [class*=visually], .screen-reader-text, "
-    "[hidden][aria-hidden], .doc-labels, .conum, .conum + b, .md-post--excerpt, "
+    "[hidden][aria-hidden], .doc-labels, .conum, .conum + b, .md-post--excerpt, [class*=docCardList], "
     "thead:has(.doc-section-title), p:has(> .doc-section-title) + table > thead, #markdown-toc, #feedback, "
     "hr + .text-delta, .text-delta + ul, a.footnote, .td-byline, #feedback ~ p, ul.justify-content-between, "
     "details:has(> summary:lexbor-contains('Source code in'), > summary:lexbor-contains('Full file preview'),"
@@ -77,7 +77,7 @@ _BARE = "section > :is(h2, h3):last-child"  # headings of lists of pages
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
     "p, div, section, article, header, li, dt, dd, tr, td, th, br, pre, h1, h2, h3, h4, h5, h6, summary, "
-    "figcaption, caption, blockquote, label, button, aside, details, figure, hr, .sl-link-card .title"
+    "figcaption, caption, blockquote, label, button, aside, details, figure, hr, .title, .VPHero .name"
 )
 _LIST_NUMBER = re.compile(r"^([ \t>]*)\d{1,3}[.)][ \t]", re.MULTILINE)
 _GENERATED = re.compile(

@@ -800,6 +800,9 @@ hero:
   name: Lamps
   tagline: Light
     for all
+  actions:
+    - text: Start
+      link: /use
 features:
   - icon: 🚀
     title: Oil
@@ -812,7 +815,7 @@ features:
     site = {".vitepress/config.js": "export default {}", "index.md": home, "use.md": text}
     pages = pages_of(write(tmp_path, site))
     blocks = [block for section in read(pages["index.md"]).sections for block in section.blocks]
-    assert [block.text for block in blocks] == ["Lamps\nLight for all", "- Oil: Burns <b>long</b>."]
+    assert [block.text for block in blocks] == ["Lamps\nLight for all", "- Start\n- Oil: Burns <b>long</b>."]
     assert pages["index.md"].text.count("\n") == home.count("\n")
     assert split_front_matter(pages["index.md"].text)[0]["layout"] == "home"
     (section,) = read(pages["use.md"]).sections
@@ -1106,12 +1109,31 @@ import lamp from '../../lamp.sh?raw';
 <Badge text="Old" />
 
 <Code code={lamp} lang="sh" title="lamp.sh" />
+
+:::caution
+Four
+:::
+
+:::grid{.wide}
+Five
+:::
 """
     files = {"src/content/docs/a.mdx": text, "src/lamp.sh": "light", "astro.config.mjs": STARLIGHT % ""}
     (page,) = pages_of(write(tmp_path, files)).values()
     shown = plain_text("\n\n".join(block.text for block in read(page).sections[0].blocks)).split("\n")
     assert [" ".join(line.split()) for line in shown] == [
-        *("Note One", "Tip Two", "Mind Three", "<Aside> New", "Old", "lamp.sh", "light"),
+        *(
+            "Note One",
+            "Tip Two",
+            "Mind Three",
+            "<Aside> New",
+            "Old",
+            "lamp.sh",
+            "light",
+            "Caution",
+            "Four",
+            "Five",
+        ),
     ]
 
 
@@ -1119,6 +1141,30 @@ def test_anchors_of_a_function_of_a_vitepress_site_are_noted(tmp_path: Path) -> 
     config = "export default { markdown: { anchor: { slugify: (text) => text } } }\n"
     source = open_book(write(tmp_path, {".vitepress/config.js": config, "a.md": "# A\n"}))
     assert source.notes == ["The site makes anchors with its own function; those of Recto may differ."]
+
+
+def test_components_of_vitepress_may_be_markdown(tmp_path: Path) -> None:
+    part = "::: warning\nHot.\n:::\n"
+    files = {".vitepress/config.ts": "export default {}", ".vitepress/theme/components/Care.md": part}
+    files["a.md"] = "# A\n\n<Care />\n\n`<Care />` stays.\n"
+    source = open_book(write(tmp_path, files))
+    (page,) = source.pages()
+    assert plain_text(page.text).split() == ["A", "Warning", "Hot.", "<Care", "/>", "stays."]
+    assert source.notes == ["1 included file resolved in 1 page."]
+
+
+def test_a_vitepress_function_may_keep_anchors_as_they_are_written(tmp_path: Path) -> None:
+    slug = "text.normalize('NFKD').replace(marks, '').replace(special, '-').replace(/^(\\d)/, '_$1')"
+    config = f"const slugify = (text: string): string => {slug}\nexport default {{ markdown: {{ anchor: {{ slugify }} }} }}\n"
+    files = {
+        ".vitepress/config.ts": config,
+        "a.md": "# Which *Lamp*?\n\n## 2 Wicks!\n",
+        "index.md": "---\nlayout: home\n",
+    }
+    source = open_book(write(tmp_path, files))
+    by_name = {page.path: [section.anchors for section in read(page).sections] for page in source.pages()}
+    assert by_name == {"a.md": [((1, "Which-Lamp-"), (3, "_2-Wicks-"))], "index.md": []}
+    assert source.notes == []
 
 
 def test_an_id_that_is_too_long_for_a_file_begins_no_page_of_bookdown(tmp_path: Path) -> None:

@@ -189,3 +189,13 @@ def test_settings_of_a_base_configuration_are_merged(tmp_path: Path) -> None:
     assert [page.url for page in open_book(write(tmp_path, files)).pages()] == [
         "https://x.org/log/2024/02/03/a/"
     ]
+
+
+def test_properdocs_is_read_as_mkdocs(tmp_path: Path) -> None:
+    files = {
+        "properdocs.yml": "site_url: https://x.org/\nnav: [b.md, a.md]\n",
+        "docs/a.md": "# A\n",
+        "docs/b.md": "# B\n",
+    }
+    pages = open_book(write(tmp_path, files)).pages()
+    assert [page.url for page in pages] == ["https://x.org/b/", "https://x.org/a/"]

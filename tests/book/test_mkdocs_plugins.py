@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from time import process_time
 
@@ -190,6 +191,66 @@ class A(LibBase):
     assert page.text.count("- `y` (`str`): The y.") == 3
     assert "- (`bool`): Whether it ran." in page.text
     assert page.text.count("Bases: `Base`") == page.text.count("`size = x` { #app.A.size }") == 3
+
+
+def test_names_that_a_package_exports(tmp_path: Path) -> None:
+    """Imported names in `__all__` are members, and with `filters: public`, no others are."""
+    files = {
+        "mkdocs.yml": "plugins: [mkdocstrings]\n",
+        "app/__init__.py": "from ._parts import *\nfrom ._parts import hidden\nfrom . import sub\n"
+        "__all__ = ['Lamp', 'light', 'sub', 'gone']\ndef plain():\n    'Plain.'\n",
+        "app/_parts.py": "class Lamp:\n    size = 1\n    'How large.'\n\ndef light():\n    'Light.'\n"
+        "def hidden():\n    'Hidden.'\n",
+        "app/sub.py": "'Sub.'\n",
+    }
+    names = ["Lamp", "Lamp.size", "light", "plain"]
+    for options, expected in (("filters: public", names[:3]), ("show_bases: true", names)):
+        files["docs/a.md"] = f"# A\n\n::: app\n    options:\n      {options}\n"
+        (page,) = open_book(write(tmp_path, files)).pages()
+        assert re.findall(r"app\.([\w.]+) \}", page.text) == expected
+
+
+def test_signatures_of_overloads_and_data_classes(tmp_path: Path) -> None:
+    code = """
+import dataclasses
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar, overload
+
+@dataclass
+class Wick:
+    size: int
+
+@dataclasses.dataclass(frozen=True)
+class Lamp(Wick):
+    lit: bool = False
+    kind: ClassVar[str] = 'oil'
+    parts: list = field(default_factory=list)
+    secret: int = field(default=1, init=False)
+    _: KW_ONLY
+    name: str = field(default='a')
+
+@dataclass
+class Own:
+    x: int
+    def __init__(self) -> None: ...
+
+@overload
+def light(lamp: int) -> int: ...
+@overload
+def light(lamp: str) -> str: ...
+def light(lamp): ...
+"""
+    options = "merge_init_into_class: true, show_if_no_docstring: true, separate_signature: true"
+    page = f"# A\n\n::: app\n    options: {{{options}}}\n"
+    (read_page,) = open_book(
+        write(tmp_path, {"mkdocs.yml": "plugins: [mkdocstrings]\n", "docs/a.md": page, "app.py": code})
+    ).pages()
+    shown = re.findall(r"```python\n(.+)\n```", read_page.text)
+    assert [line for line in shown if "(" in line and " = " not in line] == [
+        *("Lamp(size, lit=False, parts=list(), *, name='a')", "Own()", "Wick(size)"),
+        *("light(lamp: int) -> int", "light(lamp: str) -> str", "light(lamp)"),
+    ]
+    assert {"size", "lit = False", "kind = 'oil'"} < set(shown)
 
 
 @pytest.mark.parametrize(

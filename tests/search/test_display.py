@@ -145,6 +145,8 @@ def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: i
         ("left](https://example.org/a) of a link", "left of a link"),
         ("<!-- hidden --> shown", " shown"),
         ('!!! note "In short"\n    Be careful.', "In short:\n    Be careful."),
+        ('!!! info inline end "In short"\n    Be careful.', "In short:\n    Be careful."),
+        ("??? note annotate\n    Be careful.", "Note:\n    Be careful."),
         (":::tip\n\nTry it.\n\n:::", "Tip:\n\nTry it."),
         ('/// note | "`async` details"\n\nWait.\n\n///', "`async` details:\n\nWait."),
         ("```html\n<b>[a](b)</b>\n```", "```html\n<b>[a](b)</b>\n```"),

@@ -72,7 +72,8 @@ _MAX_LINK_ITEM = 120  # characters; a longer item says more than where to read o
 _HEADING = _Pattern(r"^[ \t]{0,3}#{1,6}[ \t].*$", re.MULTILINE)
 _SHORTCODE = _Pattern("(?<![\\w:/]):([a-z][a-z0-9_+-]*):(?![\\w:`\ue000])")
 _ADMONITION = _Pattern(
-    r"""^(?P<indent>[ \t>]*)(?::{3,}|/{3,}|!!!|\?{3}\+?)[ \t]*(?P<kind>[A-Za-z][\w-]*)?"""
+    r"""^(?P<indent>[ \t>]*)(?::{3,}|/{3,}|(?P<classes>!!!|\?{3}\+?))[ \t]*(?P<kind>[A-Za-z][\w-]*+)?"""
+    r"""(?(classes)(?:[ \t]++[\w-]++)*+)"""
     r"""(?:[ \t]*[\["](?P<title>[^\]"\n]*)[\]"]|[ \t]*\|[ \t]*(?P<piped>.*)|[ \t]+(?P<rest>[^\s{].*))?.*$""",
     re.MULTILINE,
 )

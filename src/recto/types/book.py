@@ -9,6 +9,7 @@ AnchorStyle = Literal[
     "github",
     "python-markdown",
     "vitepress",
+    "vitepress-cased",
     "astro",
     "docutils",
     "docutils-smartquotes",

@@ -42,7 +42,7 @@ from recto.book.sources.options import (
 from recto.book.sources.site import Entry, Site, text_of, texts_of
 from recto.types.book import Page
 
-CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
+CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml", "properdocs.yml")
 _ALWAYS_IGNORED = (".*", "/templates/")
 _REDIRECT = "redirect.html"  # a template of Material and Zensical, which shows nothing of the page
 _MOST_PARENTS = 10

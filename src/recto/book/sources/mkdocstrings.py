@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,14 @@ from recto.book.sources.autodoc import (
     Code,
     content_of,
 )
-from recto.book.sources.definitions import Definition, Module
+from recto.book.sources.definitions import Definition, Module, exported
 from recto.book.sources.docstrings import as_markdown
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges
 from recto.book.sources.signatures import (
     Function,
     annotation_of,
+    constructor_of,
     decorators_of,
     described_type,
     is_property,
@@ -59,6 +61,7 @@ class DocumentedCode(Code):
         super().__init__(roots, bounds, AutodocOptions())
         self._stated = options
         self._signatures: dict[tuple[int, bool, bool], str] = {}
+        self._constructors = dict[int, Function]()  # of data classes
         self._left = 0  # characters that the directives of a page may add
 
     def directives(self, text: str) -> Iterator[Directive]:
@@ -148,13 +151,16 @@ class DocumentedCode(Code):
         is_apart = options.get("separate_signature") is True or len(shown + signature) > LONGEST_HEADING // 2
         yield f"{'#' * min(level, 6)} `{shown}{'' if is_apart else signature}` {{ #{path} }}"
         yield ""
-        if is_apart and signature:
-            yield from ("```python", f"{path.rpartition('.')[2]}{signature}", "```", "")
+        is_attribute = not isinstance(item.node, Function | ast.ClassDef) or is_property(item.node)
+        overloads = (replace(item, node=node) for node in item.overloads)
+        others = [self._signature(module, each, is_member, with_types=True) for each in overloads]
+        for written in (*others, *([signature] if is_apart and (signature or is_attribute) else [])):
+            yield from ("```python", f"{path.rpartition('.')[2]}{written}", "```", "")
 
     def _signature(self, module: Module, item: Definition, is_member: bool, *, with_types: bool) -> str:
         """Return the parameters of a function or class, or the type and value of an attribute."""
         node = item.node
-        function = self._constructor(module, item).node if isinstance(node, ast.ClassDef) else node
+        function = self._creating(module, item, node) if isinstance(node, ast.ClassDef) else node
         if isinstance(function, Function) and not is_property(function):
             is_method = function is not node or (is_member and "staticmethod" not in decorators_of(node))
             key = id(function), is_method, with_types
@@ -171,6 +177,19 @@ class DocumentedCode(Code):
         text += f" = {' '.join(ast.unparse(value).split())}" if isinstance(value, ast.expr) else ""
         self._left -= len(text)
         return text
+
+    def _creating(self, module: Module, item: Definition, node: ast.ClassDef) -> ast.AST:
+        """Return the constructor of a class, also the one that a data class gets."""
+        written = self._constructor(module, item).node
+        names = decorators_of(node)
+        paths = {*names, *(".".join(module.imports.get(name, ())) for name in names)}
+        if written in node.body or "dataclasses.dataclass" not in paths:
+            return written
+        if id(node) not in self._constructors:
+            members = [found.node for _, found in self._members(module, item).values()]
+            members.sort(key=set(node.body).__contains__)  # those of a base class are first
+            self._constructors[id(node)] = constructor_of(node, members)
+        return self._constructors[id(node)]
 
     def _content(
         self,
@@ -221,13 +240,22 @@ class DocumentedCode(Code):
         self, module: Module, item: Definition, options: Mapping[str, Any]
     ) -> list[tuple[str, tuple[Module, Definition]]]:
         """Return the members that the options select: attributes, classes and functions, in their order."""
+        stated = options.get("members")
         if isinstance(item.node, ast.Module):
             members = {name: (module, found) for name, found in module.objects.items()}
+            public = exported(module)
+            self._left -= len(public)
+            for name in [*public, *(stated if isinstance(stated, list) else [])]:  # that are imported, too
+                found = None if name in members else self._found(f"{module.name}.{name}")
+                if found and not isinstance(found[1].node, ast.Module):
+                    members[name] = found
+            if options.get("filters") == "public" and public:
+                members = {name: members[name] for name in public if name in members}
         else:
             inherited = bool(options.get("inherited_members"))
             members = self._members(module, item, inherited=inherited)
         self._left -= sum(1 + len(getattr(found.node, "body", ())) for _, found in members.values())
-        stated, is_merged = options.get("members"), options.get("merge_init_into_class") is True
+        is_merged = options.get("merge_init_into_class") is True
         members = {name: found for name, found in members.items() if not (is_merged and name == "__init__")}
         if stated is False:
             return []
@@ -259,7 +287,9 @@ def _has_docstring(item: Definition) -> bool:
     if not isinstance(node, Function | ast.ClassDef):
         return bool(item.doc)
     inner = node.body if isinstance(node, ast.ClassDef) else ()
-    return any(ast.get_docstring(one) for one in (node, *inner) if isinstance(one, Function | ast.ClassDef))
+    texts = [getattr(item.value, "value", None) for item in inner if isinstance(item, ast.Expr)]
+    functions = (one for one in (node, *inner) if isinstance(one, Function | ast.ClassDef))
+    return any(isinstance(text, str) for text in texts) or any(map(ast.get_docstring, functions))
 
 
 def _rules(filters: Any) -> list[tuple[bool, re.Pattern[str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from typing import Any
@@ -87,6 +87,31 @@ def signature_of(function: Function, is_method: bool, write: Writer | None, with
         shown.append("**" + _parameter(arguments.kwarg, None, write))
     returned = f" -> {write(function.returns)}" if write and with_return and function.returns else ""
     return f"({', '.join(shown)}){returned}"
+
+
+def constructor_of(owner: ast.ClassDef, attributes: Iterable[ast.AST]) -> Function:
+    """Return the constructor of a data class with these attributes."""
+    arguments = ast.arguments([], [ast.arg("self")], kwonlyargs=[], kw_defaults=[], defaults=[])
+    is_keyword = any("kw_only=True" in ast.unparse(item) for item in owner.decorator_list)
+    for node in attributes:
+        type, name, value = (getattr(node, key, None) for key in ("annotation", "target", "value"))
+        if not type or not isinstance(name, ast.Name) or (kind := annotation_of(type)).startswith("ClassVar"):
+            continue
+        is_keyword = is_keyword or kind == "KW_ONLY"
+        options = dict[str | None, ast.expr]()
+        if isinstance(value, ast.Call) and annotation_of(value.func) == "field":
+            options = {item.arg: item.value for item in value.keywords}
+            factory = options.get("default_factory")
+            value = ast.Call(factory, [], []) if factory else options.get("default")
+        if kind == "KW_ONLY" or getattr(options.get("init"), "value", True) is False:
+            continue
+        if is_keyword or getattr(options.get("kw_only"), "value", False) is True:
+            arguments.kwonlyargs.append(ast.arg(name.id, type))
+            arguments.kw_defaults.append(value)
+        else:
+            arguments.args.append(ast.arg(name.id, type))
+            arguments.defaults += [value] if value else []
+    return ast.FunctionDef("__init__", arguments, [], [])
 
 
 def _parameter(argument: ast.arg, default: ast.expr | None, write: Writer | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from recto.types.book import AnchorStyle
@@ -153,11 +153,11 @@ def _github(heading: str) -> str:  # white space at its ends counts, as in Docus
     return "".join(_kept(mark) for mark in heading.lower())
 
 
-def _vitepress(heading: str) -> str:
+def _vitepress(heading: str, *, cased: bool = False) -> str:
     heading = re.sub(r":[a-z][a-z0-9_+-]*:", "", heading)  # an emoji is not in the anchor
     text = re.sub(r"[\u0300-\u036f\x00-\x1f]", "", unicodedata.normalize("NFKD", heading))
-    text = _SPECIAL.sub("-", text).strip("-")
-    return re.sub(r"^(?=[0-9])", "_", text).lower()
+    text = _SPECIAL.sub("-", text)
+    return re.sub(r"^(?=[0-9])", "_", text if cased else text.strip("-").lower())
 
 
 def _pandoc(heading: str) -> str:
@@ -186,6 +186,7 @@ _BASES: dict[str, Slug] = {
     "hugo": lambda heading: _github(re.sub(r"(?<=\s)-{2,3}(?=\s)", "", heading.strip())),  # dashes
     "astro": lambda heading: _github(heading).removesuffix("-"),
     "vitepress": _vitepress,
+    "vitepress-cased": partial(_vitepress, cased=True),
     "myst": _myst,
     "pandoc": _pandoc,
     "blackfriday": _blackfriday,

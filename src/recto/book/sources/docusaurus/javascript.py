@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from time import thread_time
 from typing import TYPE_CHECKING, Any
@@ -47,9 +47,10 @@ _ASSIGNED = (
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that only running the file could compute; `source` is how it is written."""
+    """A value that only running the file could compute; `source` is how it is written, `code` is longer."""
 
     source: str
+    code: str = field(default="", compare=False, repr=False)
 
 
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None, "undefined": None}
@@ -90,7 +91,7 @@ def _is_simple(value: Any) -> bool:
 def _unknown(source: str) -> Unknown:
     """Return an unknown value with its source on one line, shortened."""
     line = " ".join(source[:_MAX_TEXT].split())
-    return Unknown(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…")
+    return Unknown(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…", line)
 
 
 def to_text(value: str | float | bool | None) -> str:
