@@ -98,7 +98,7 @@ _PROJECT_FILES = frozenset(
 """Files about the project of a book; only a site can publish them as pages."""
 _HEAD = 1 << 14  # characters of a page that are searched for front matter
 _OPEN_SECONDS = 600.0  # of CPU time for the configuration and the order of the pages; 10 000 take a minute
-_PATH_HINT = "Pass the directory that holds the pages of the book."
+_PATH_HINT = "Pass the directory that holds the pages of the book, or an address that begins with https://."
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> BookTree | VolumeSource:
