@@ -34,6 +34,11 @@ class Module:
     stars: list[str] = field(default_factory=list)
     typing_only: set[str] = field(default_factory=set)
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether its types are texts when the code runs."""
+        return self.imports.get("annotations", ("",))[0] == "__future__"
+
 
 def read_body(
     module: Module, body: Sequence[ast.stmt], objects: dict[str, Definition], is_package: bool
@@ -44,7 +49,7 @@ def read_body(
             before = objects.get(node.name)
             overloads = before.overloads if before else ()
             decorators = decorators_of(node)
-            if isinstance(node, Function) and "overload" in decorators:
+            if isinstance(node, Function) and any(re.search(r"\boverload$", name) for name in decorators):
                 overloads = (*overloads, node)
             elif any(name.endswith((".setter", ".deleter", ".getter")) for name in decorators):
                 continue
@@ -75,8 +80,11 @@ def read_body(
                 getattr(node.test, "id", ""),
                 getattr(node.test, "attr", ""),
             ):
-                imports = (item for item in node.body if isinstance(item, ast.Import | ast.ImportFrom))
-                module.typing_only |= {name.asname or name.name for item in imports for name in item.names}
+                inner = [item for part in node.body for item in ast.walk(part)]
+                aliases = (item.asname or item.name for item in inner if isinstance(item, ast.alias))
+                names = (item for item in inner if isinstance(item, ast.Name))
+                stored = (name.id for name in names if isinstance(name.ctx, ast.Store))
+                module.typing_only |= {*aliases, *stored}
 
 
 def read_attributes(

@@ -154,7 +154,7 @@ class DocumentedCode(Code):
     def _signature(self, module: Module, item: Definition, is_member: bool, *, with_types: bool) -> str:
         """Return the parameters of a function or class, or the type and value of an attribute."""
         node = item.node
-        function = self._constructor(module, item).node if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item)[1].node if isinstance(node, ast.ClassDef) else node
         if isinstance(function, Function) and not is_property(function):
             is_method = function is not node or (is_member and "staticmethod" not in decorators_of(node))
             key = id(function), is_method, with_types
@@ -184,7 +184,7 @@ class DocumentedCode(Code):
         module, item = found
         node, doc = item.node, item.doc
         self._left -= _CHARGE + len(doc)
-        function = self._constructor(module, item).node if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item)[1].node if isinstance(node, ast.ClassDef) else node
         if isinstance(node, ast.ClassDef) and node.bases and options.get("show_bases") is not False:
             self._left -= _CHARGE * len(node.bases)
             bases = (annotation_of(base) for base in node.bases)
