@@ -84,6 +84,7 @@ class Code:
         self._modules: dict[str, Module | None] = {}
         self._known_members: dict[tuple[str, int, bool], dict[str, tuple[Module, Definition]]] = {}
         self._fields: dict[tuple[str, int], dict[str, Field]] = {}
+        self._values: dict[tuple[str, str], tuple[Module, ast.AST | None]] = {}
         self._aliases: dict[tuple[str, str], str] = {}
         self._inherited = 0  # members, of all classes
         self._examined = 0  # names, also those that add no text; a page can have many such directives
@@ -255,12 +256,15 @@ class Code:
         self._known_members[key] = members
         return members
 
-    def _value_of(self, module: Module, name: ast.AST) -> tuple[Module, ast.AST | None]:
+    def _value_of(self, module: Module, name: str) -> tuple[Module, ast.AST | None]:
         """Return the value of a name in a module, or the function or class that it names."""
-        found = self.resolve(f"{module.name}.{ast.unparse(name)}")
-        node = found[1].node if found else None
-        is_definition = isinstance(node, Function | ast.ClassDef)
-        return found[0] if found else module, node if is_definition else getattr(node, "value", None)
+        if (key := (module.name, name)) not in self._values:
+            self._examined += _CHARGE
+            found = self.resolve(f"{module.name}.{name}")
+            node = found[1].node if found else None
+            value = node if isinstance(node, Function | ast.ClassDef) else getattr(node, "value", None)
+            self._values[key] = (found[0] if found else module), value
+        return self._values[key]
 
     def _alias(self, module: Module, name: ast.AST | None) -> str:
         """Return the type that a name stands for, such as `Callable[[int], str]`; "" if it is none."""
@@ -269,12 +273,12 @@ class Code:
         key = module.name, ast.unparse(name)
         if key not in self._aliases:
             self._aliases[key] = ""  # for a type that contains itself
-            self._examined += _CHARGE
-            place, value = self._value_of(module, name)
+            place, value = self._value_of(module, key[1])
             parts = islice(ast.walk(value), _MOST_PARTS + 1) if value else ()
             if isinstance(value, ast.Subscript | ast.BinOp) and len(list(parts)) <= _MOST_PARTS:
-                is_known = key[1].rpartition(".")[2] not in place.typing_only
-                text = annotation_of(value, partial(self._alias, place)) if is_known else key[1]
+                is_known, text = key[1].rpartition(".")[2] not in place.typing_only, key[1]
+                with suppress(RecursionError):
+                    text = annotation_of(value, partial(self._alias, place)) if is_known else text
                 self._aliases[key] = text if len(text) <= _LONGEST_TYPE else ""
         return self._aliases[key]
 
@@ -294,13 +298,13 @@ class Code:
         """Return a default as Sphinx shows it: the value of a name, unless the configuration keeps it."""
         if not isinstance(value, ast.Name | ast.Attribute) or self._options.keeps_defaults:
             return source_of(value)
-        place, found = self._value_of(module, value)
-        if isinstance(found, ast.ClassDef) or isinstance(getattr(builtins, source_of(value), None), type):
-            path = f"{place.name}.{found.name}" if isinstance(found, ast.ClassDef) else source_of(value)
-            return f"<class '{path}'>"
+        name = ast.unparse(value)
+        place, found = self._value_of(module, name)
+        if isinstance(found, ast.ClassDef) or isinstance(getattr(builtins, name, None), type):
+            return f"<class '{f'{place.name}.{found.name}' if isinstance(found, ast.ClassDef) else name}'>"
         with suppress(ValueError, TypeError, RecursionError):
             return repr(ast.literal_eval(found))  # type: ignore[arg-type]
-        return f"<function {found.name}>" if isinstance(found, Function) else source_of(value)
+        return f"<function {found.name}>" if isinstance(found, Function) else name
 
     def _module_lines(self, module: Module, options: Mapping[str, str], body: str) -> list[str]:
         doc = self._nested_text(self._doc(ast.get_docstring(module.tree) or ""), module.name, "")
