@@ -662,6 +662,23 @@ def test_autodoc_shows_what_sphinx_evaluates(tmp_path: Path) -> None:
     ]
 
 
+def test_directives_that_show_what_code_makes_are_named(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['myst_parser']\ndef setup(app):\n    app.add_crossref_type('wave', 'wave')\n",
+        "index.rst": "Lights\n======\n\n.. wave:: x\n\n.. lamps::\n   :max: 3\n\n.. lamps:: x\n\n   *Text*.\n\n"
+        ".. figure:: x.png\n.. version-changed:: 2\n.. tabularcolumns:: |l|\n\n::\n\n   .. lamps::\n\n.. bibliography::\n",
+        "sea.md": "# Sea\n\n```{oil:run}\n:max: 3\ninvoke()\n```\n\n```{note}\n```\n\n```{foam}\nText.\n```\n",
+        "../.git/HEAD": "",
+    }
+    book = open_book(write(tmp_path / "docs", files))
+    pages = {page.path: page for page in book.pages()}
+    note = (
+        "Text that the site computes is not read: lamps (1 place), bibliography (1 place), oil:run (1 place)."
+    )
+    assert note in book.notes
+    assert text_of(pages["index.rst"]).split("\n")[2:4] == ["*Text*.", "**Changed in version 2**"]
+
+
 def test_types_follow_the_fields_of_a_docstring(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = ['sphinx.ext.autodoc']\nautodoc_typehints = 'description'\n",
