@@ -662,6 +662,31 @@ def test_autodoc_shows_what_sphinx_evaluates(tmp_path: Path) -> None:
     ]
 
 
+def test_autodoc_separates_constructors_and_follows_the_order_of_all(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\nautodoc_member_order = 'bysource'\n"
+        "autodoc_class_signature = 'separated'\nautodoc_typehints = 'description'\n",
+        "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n",
+        "../tower.py": "from __future__ import annotations\nif TYPE_CHECKING:\n    import at\n__all__ = ['Lamp', 'Dark']\n"
+        "class Dark(Exception):\n    'No light.'\n    oil: at.Oil = prop('x', doc='The oil.')\n    #: Few.\n    n: a.Int\n"
+        "    def __init__(self, why: str) -> None: ...\n    @abstractmethod\n    def burn(self): 'Burn.'\n"
+        "class Lamp:\n    'A lamp.'\n",
+        "../.git/HEAD": "",
+    }
+    docs = write(tmp_path / "docs", files)
+    shown = text_of(pages_of(docs)["index.rst"])
+    assert shown == (
+        "`class tower.Lamp`\nA lamp.\n`exception tower.Dark`\nNo light.\n`oil: at.Oil`\nThe oil.\n`n: a.Int`\nFew.\n"
+        "`__init__(why)`\n**Parameters**\n- `why (str)`\n**Return type**\n: None\n`abstractmethod burn()`\nBurn."
+    )
+    together = files["conf.py"].replace("separated", "mixed")
+    shown = text_of(pages_of(write(docs, {"conf.py": together}))["index.rst"])
+    assert (
+        "`exception tower.Dark(why)`\nNo light.\n**Parameters**\n- `why (str)`\n**Return type**\n: None"
+        in shown
+    )
+
+
 def test_directives_that_show_what_code_makes_are_named(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = ['myst_parser']\ndef setup(app):\n    app.add_crossref_type('wave', 'wave')\n",

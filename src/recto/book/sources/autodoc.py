@@ -69,6 +69,7 @@ class AutodocOptions:
     typehints: str = "signature"
     order: str = "alphabetical"
     keeps_defaults: bool = False
+    is_separated: bool = False
     class_content: str = "class"
     is_napoleon: bool = False
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -236,6 +237,14 @@ class Code:
         objects: dict[str, Definition] = {}
         read_body(module, owner.node.body, objects, False)
         read_attributes(module, owner.node, objects, self.inherits_docs)
+        annotated = [item for item in owner.node.body if isinstance(item, ast.AnnAssign)]
+        types = names_in(*(item.annotation for item in annotated)) if self.inherits_docs else set()
+        if module.has_texts and not module.typing_only.isdisjoint(types):  # Sphinx evaluates all or none
+            for item in annotated:
+                if known := objects.get(ast.unparse(item.target)):
+                    text = ast.Name(as_written(item.annotation))
+                    bare = ast.AnnAssign(item.target, text, item.value, 1)
+                    objects[known.name] = replace(known, node=bare) if known.node is item else known
         members = {name: (module, found) for name, found in objects.items()}
         fields: dict[str, Field] = {}
         for base_module, base in self._bases(module, owner.node, depth):
@@ -314,12 +323,11 @@ class Code:
             return lines
         names = exported(module)
         self._examined += len(names)
-        members = {
-            name: (module, found) for name, found in module.objects.items() if not names or name in names
-        }
-        for name in names:
-            if name not in members and (found := self.resolve(f"{module.name}.{name}")):
-                members[name] = found
+        members = dict[str, tuple[Module, Definition]]()
+        for name in names or module.objects:
+            known = module.objects.get(name)
+            if member := (module, known) if known else self.resolve(f"{module.name}.{name}"):
+                members[name] = member
         for name, member in self._chosen(members, options):
             lines += self._lines(member, name, module.name, options)
         return lines
@@ -337,6 +345,8 @@ class Code:
         def is_chosen(name: str, member: Definition) -> bool:
             if name in excluded or stated:
                 return name in stated and name not in excluded
+            if self._options.is_separated and name in ("__init__", "__new__"):
+                return True
             if re.fullmatch(r"__\w+__", name):
                 return special is not None and (name in _names(special) if special else bool(member.doc))
             if name.startswith("_"):
@@ -361,7 +371,8 @@ class Code:
         place, found = resolved
         self._examined += len(getattr(found.node, "decorator_list", ()))
         node, is_member = found.node, "." in name or depth > 0
-        where, shown = self._constructor(place, found) if isinstance(node, ast.ClassDef) else resolved
+        has_constructor = isinstance(node, ast.ClassDef) and not self._options.is_separated
+        where, shown = self._constructor(place, found) if has_constructor else resolved
         function = shown.node
         kind, settings = kind_of(node, is_member, kind, self._writer(place, node))
         signatures = [""]
@@ -387,7 +398,7 @@ class Code:
         head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]
         shared = [f":{option}:" for option in ("no-index", "noindex") if option in options]
         head += [_INDENT + line for line in (f":module: {module}", *settings, *shared)]
-        inner = self._body(found, function, options, where)
+        inner = self._body(found, function, options, where, suppress_return=kind == "class")
         inner += ["", *(self._nested_text(body, module, name).split("\n") if body else ())]
         has_members = bool({"members", "inherited-members"} & set(options))  # the latter implies the former
         if isinstance(node, ast.ClassDef) and has_members and depth < DEEPEST:
@@ -415,7 +426,13 @@ class Code:
         return next((members[name] for name in names), (module, found))
 
     def _body(
-        self, found: Definition, function: ast.AST, options: Mapping[str, str], module: Module
+        self,
+        found: Definition,
+        function: ast.AST,
+        options: Mapping[str, str],
+        module: Module,
+        *,
+        suppress_return: bool,
     ) -> list[str]:
         """Return the bases, the docstring and the types of an object."""
         lines, doc = list[str](), found.doc
@@ -430,7 +447,7 @@ class Code:
         if has_types and not isinstance(function, ast.ClassDef) and not is_property(found.node):
             # Sphinx does not evaluate the types of a constructor that stand in the fields of its class.
             write = as_written if is_class and module.has_texts else self._writer(module, function)
-            fields = typed_fields(function, text, write, suppress_return=is_class)  # type: ignore[arg-type]
+            fields = typed_fields(function, text, write, suppress_return=suppress_return)  # type: ignore[arg-type]
             return [*lines, *_with_fields(text.split("\n"), fields)]
         return [*lines, *text.split("\n")]
 

@@ -112,16 +112,15 @@ def read_attributes(
 
 
 def _comment(module: Module, body: Sequence[ast.stmt], index: int) -> str:
-    """Return the documentation of an assignment: in its type, a text after it, or comments with `#:`."""
+    """Return the documentation of an assignment: in its type, a text after it, its `doc=`, or `#:`."""
     node, after = body[index], body[index + 1] if index + 1 < len(body) else None
     if text := described_type(getattr(node, "annotation", None))[1]:
         return text
-    if (
-        isinstance(after, ast.Expr)
-        and isinstance(after.value, ast.Constant)
-        and isinstance(after.value.value, str)
-    ):
-        return inspect.cleandoc(after.value.value)
+    call = getattr(node, "value", None)
+    stated = [item.value for item in call.keywords if item.arg == "doc"] if isinstance(call, ast.Call) else []
+    for item in (after.value if isinstance(after, ast.Expr) else None, *stated):
+        if isinstance(item, ast.Constant) and isinstance(item.value, str):
+            return inspect.cleandoc(item.value)
     if (after and after.lineno == node.end_lineno) or (index and body[index - 1].end_lineno == node.lineno):
         return ""  # the comments of a line with several statements belong to none of them
     line = module.lines[node.end_lineno - 1] if node.end_lineno else ""

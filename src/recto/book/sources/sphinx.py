@@ -475,6 +475,7 @@ def _autodoc_options(config: dict[str, Any]) -> AutodocOptions:
         text_of(config, "autodoc_typehints") or "signature",
         text_of(config, "autodoc_member_order") or "alphabetical",
         config.get("autodoc_preserve_defaults") is True,
+        config.get("autodoc_class_signature") == "separated",
         text_of(config, "autoclass_content") or "class",
         "sphinx.ext.napoleon" in texts_of(config.get("extensions")),
         {key: value if isinstance(value, str) else "" for key, value in defaults if value is not False},
