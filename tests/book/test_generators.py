@@ -626,6 +626,7 @@ class Base:
     height: float
     names: list[str] = field(default_factory=list)
     kind: ClassVar[int] = 1
+    def __hash__(self) -> int: ...
     def __len__(self) -> int: ...
 @dataclass
 class Lamp(Base):
@@ -643,7 +644,7 @@ def test_autodoc_shows_what_sphinx_evaluates(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = ['sphinx.ext.autodoc']\n",
         "index.rst": "Lights\n======\n\n.. module:: tower\n\n.. autofunction:: a\n.. autofunction:: b\n"
-        ".. autofunction:: c\n.. autoclass:: Base\n   :members: __len__\n\n.. autoclass:: Lamp\n"
+        ".. autofunction:: c\n.. autoclass:: Base\n   :special-members:\n   :members:\n\n.. autoclass:: Lamp\n"
         ".. autoclass:: Dark\n",
         "../tower/__init__.py": EVALUATED,
         "../tower/oil.py": "Burner = Callable[['Wick'], int]\nDEEP = 2.5\n",
@@ -656,7 +657,7 @@ def test_autodoc_shows_what_sphinx_evaluates(tmp_path: Path) -> None:
         "`tower.b(x: Callable[[Wick], int] | None = None, *, y: float = 2.5, z=<class 'dict'>) -> Wave`",
         "`tower.c(x: sea.Wave, y: Int, z: Literal['\\n', 'fast'])`",
         "`class tower.Base(height: float, names: list[str] = <factory>)`",
-        "`__len__() -> int`",
+        "`__hash__() -> int`",
         "`class tower.Lamp(height: float, names: list[str] = <factory>, *, lit: bool = False)`",
         "`class tower.Dark`",
     ]

@@ -257,6 +257,9 @@ class Code:
                     members[name] = (members[name][0], replace(members[name][1], doc=found.doc))
                 elif inherited:
                     members.setdefault(name, (place, found))
+        for name, (place, found) in members.items() if self.inherits_docs else ():
+            if not found.doc and name in vars(object) and name not in ("__init__", "__new__", "__doc__"):
+                members[name] = place, replace(found, doc=vars(object)[name].__doc__ or "")
         if (stated := fields_of(owner.node)) is not None:
             fields = self._fields[key[:2]] = fields | stated
             if "__init__" not in objects:
@@ -379,10 +382,8 @@ class Code:
         if isinstance(function, Function) and kind not in ("property", "attribute", "data"):
             overloads = shown.overloads if self._options.typehints != "none" else ()
             with_types = bool(overloads) or self._options.typehints in ("signature", "both")
-            is_method = isinstance(node, ast.ClassDef) or (
-                is_member and "staticmethod" not in decorators_of(node)
-            )
             is_class = isinstance(node, ast.ClassDef)
+            is_method = is_class or (is_member and "staticmethod" not in decorators_of(node))
             signatures = [
                 signature_of(
                     each,
