@@ -670,7 +670,7 @@ def test_autodoc_separates_constructors_and_follows_the_order_of_all(tmp_path: P
         "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n",
         "../tower.py": "from __future__ import annotations\nif TYPE_CHECKING:\n    import at\n__all__ = ['Lamp', 'Dark']\n"
         "class Dark(Exception):\n    'No light.'\n    oil: at.Oil = prop('x', doc='The oil.')\n    #: Few.\n    n: a.Int\n"
-        "    def __init__(self, why: str) -> None: ...\n    @abstractmethod\n    def burn(self): 'Burn.'\n"
+        "    def __init__(self, why: str) -> None: ...\n    @abstractmethod\n    def burn(self, *a): 'burn(x=..., /)\\n\\nBurn.'\n"
         "class Lamp:\n    'A lamp.'\n",
         "../.git/HEAD": "",
     }
@@ -678,7 +678,7 @@ def test_autodoc_separates_constructors_and_follows_the_order_of_all(tmp_path: P
     shown = text_of(pages_of(docs)["index.rst"])
     assert shown == (
         "`class tower.Lamp`\nA lamp.\n`exception tower.Dark`\nNo light.\n`oil: at.Oil`\nThe oil.\n`n: a.Int`\nFew.\n"
-        "`__init__(why)`\n**Parameters**\n- `why (str)`\n**Return type**\n: None\n`abstractmethod burn()`\nBurn."
+        "`__init__(why)`\n**Parameters**\n- `why (str)`\n**Return type**\n: None\n`abstractmethod burn(x=..., /)`\nBurn."
     )
     together = files["conf.py"].replace("separated", "mixed")
     shown = text_of(pages_of(write(docs, {"conf.py": together}))["index.rst"])

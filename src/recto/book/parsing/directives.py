@@ -74,7 +74,17 @@ OF_DOCUTILS = frozenset(
 )
 """Directives of docutils itself that do what they do in Sphinx."""
 _SILENT = frozenset(
-    {*MODULES, "code-cell", "eval-rst", "exercise-end", "math", "myst", "program", "solution-end"}
+    {
+        *MODULES,
+        "code-cell",
+        "eval-rst",
+        "exercise-end",
+        "math",
+        "moduleauthor",
+        "myst",
+        "program",
+        "solution-end",
+    }
     | {"tableofcontents", "testoutput", "todolist"}
 )
 """Other directives that show nothing, or what they hold."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from recto.book.sources.definitions import Definition, Module, exported, read_attributes, read_body
 from recto.book.sources.directory import is_file
-from recto.book.sources.docstrings import as_fields
+from recto.book.sources.docstrings import as_fields, split_signature
 from recto.book.sources.literal_includes import is_literal
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.signatures import (
@@ -394,6 +394,8 @@ class Code:
                 )
                 for each in overloads or (function,)
             ]
+            stated, doc = split_signature(found.doc, found.name)
+            signatures, found = stated or signatures, replace(found, doc=doc)
         signatures = [options["signature"]] if options.get("signature") else signatures
         first, *others = [f"{name}{signature}" for signature in signatures]
         head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]
