@@ -51,20 +51,9 @@ DROPPED = frozenset(
     {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
     | {"role", "default-role", "sectnum", "title"}
     | {f"{domain}:namespace{end}" for domain in ("c", "cpp") for end in ("", "-push", "-pop")}
-    | {
-        "header",
-        "footer",
-        "testsetup",
-        "testcleanup",
-        "moduleauthor",
-        "tabularcolumns",
-        "plot",
-        "tags",
-        "sectionauthor",
-        "codeauthor",
-    }
-    | {"rst-class", "cssclass", "restructuredtext-test-directive", "date"}
-    | {"image", "video", "youtube"}
+    | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor"}
+    | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
+    | {"tabularcolumns"}
 )
 MODULES = ("module", "currentmodule", "py:module", "py:currentmodule")
 OF_DOCUTILS = frozenset(
@@ -74,18 +63,8 @@ OF_DOCUTILS = frozenset(
 )
 """Directives of docutils itself that do what they do in Sphinx."""
 _SILENT = frozenset(
-    {
-        *MODULES,
-        "code-cell",
-        "eval-rst",
-        "exercise-end",
-        "math",
-        "moduleauthor",
-        "myst",
-        "program",
-        "solution-end",
-    }
-    | {"tableofcontents", "testoutput", "todolist"}
+    {*MODULES, "code-cell", "eval-rst", "exercise-end", "math", "moduleauthor", "myst", "program"}
+    | {"solution-end", "tableofcontents", "testoutput", "todolist"}
 )
 """Other directives that show nothing, or what they hold."""
 _COMPUTED = frozenset({"bibliography", "plot"})
