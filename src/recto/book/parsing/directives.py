@@ -22,8 +22,11 @@ VERSIONS = {
     "versionadded": "Added in version",
     "version-added": "Added in version",
     "versionchanged": "Changed in version",
+    "version-changed": "Changed in version",
     "deprecated": "Deprecated since version",
+    "version-deprecated": "Deprecated since version",
     "versionremoved": "Removed in version",
+    "version-removed": "Removed in version",
 }
 DIRECTIVE_TITLES = {**{name: name.capitalize() for name in _ADMONITIONS}, **VERSIONS, "seealso": "See also"}
 """The words that a directive shows before its argument."""
@@ -40,6 +43,31 @@ CONTAINERS = frozenset(
     | {"tab-set-code", "tabbed", "table", "tabs", "toggle", "topic"}
 )  # fmt: skip
 """Directives that hold marked-up text."""
+CODE = frozenset(
+    {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
+    | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz", "console"}
+)
+DROPPED = frozenset(
+    {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
+    | {"role", "default-role", "sectnum", "title"}
+    | {f"{domain}:namespace{end}" for domain in ("c", "cpp") for end in ("", "-push", "-pop")}
+    | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor"}
+    | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
+    | {"tabularcolumns"}
+)
+MODULES = ("module", "currentmodule", "py:module", "py:currentmodule")
+OF_DOCUTILS = frozenset(
+    {"list-table", "csv-table", "table", "figure", "replace", "unicode", "rubric", "epigraph", "note"}
+    | {"warning", "tip", "hint", "important", "caution", "danger", "attention", "error", "admonition"}
+    | {"topic", "sidebar", "line-block", "pull-quote", "highlights", "compound", "container", "target-notes"}
+)
+"""Directives of docutils itself that do what they do in Sphinx."""
+_SILENT = frozenset(
+    {*MODULES, "code-cell", "eval-rst", "exercise-end", "math", "moduleauthor", "myst", "program"}
+    | {"solution-end", "tableofcontents", "testoutput", "todolist"}
+)
+"""Other directives that show nothing, or what they hold."""
+_COMPUTED = frozenset({"bibliography", "plot"})
 _MARKUP = re.compile(
     r"^[ \t]*\.\. [\w:-]+::|(?<![a-z:])(?>[a-z:]*?:[a-z])[a-z:]*+(?<=:)`|^[ \t]*:(?:param|returns?|type)\b",
     re.MULTILINE,
@@ -66,6 +94,14 @@ def looks_like_code(directive: str, content: str) -> bool:
     if _MARKUP.search(content):
         return False
     return ":" in directive or _CODE_LINE.search(content) is not None
+
+
+def is_computed(name: str, content: str) -> bool:
+    """Return whether code makes what a directive shows: an unknown one that holds no marked-up text."""
+    known = CODE | DROPPED | OF_DOCUTILS | CONTAINERS | DIRECTIVE_TITLES.keys() | _SILENT
+    if name in _COMPUTED or name in known or name.startswith(("auto", "prf:", "proof:")):
+        return name in _COMPUTED
+    return not content.strip() or looks_like_code(name, content)
 
 
 def role_text(  # noqa: PLR0911 - a table

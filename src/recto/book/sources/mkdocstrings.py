@@ -31,7 +31,6 @@ from recto.book.sources.includes import Directive, code_ranges
 from recto.book.sources.signatures import (
     Function,
     annotation_of,
-    constructor_of,
     decorators_of,
     described_type,
     is_property,
@@ -61,7 +60,6 @@ class DocumentedCode(Code):
         super().__init__(roots, bounds, AutodocOptions())
         self._stated = options
         self._signatures: dict[tuple[int, bool, bool], str] = {}
-        self._constructors = dict[int, Function]()  # of data classes
         self._left = 0  # characters that the directives of a page may add
 
     def directives(self, text: str) -> Iterator[Directive]:
@@ -160,7 +158,7 @@ class DocumentedCode(Code):
     def _signature(self, module: Module, item: Definition, is_member: bool, *, with_types: bool) -> str:
         """Return the parameters of a function or class, or the type and value of an attribute."""
         node = item.node
-        function = self._creating(module, item, node) if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item)[1].node if isinstance(node, ast.ClassDef) else node
         if isinstance(function, Function) and not is_property(function):
             is_method = function is not node or (is_member and "staticmethod" not in decorators_of(node))
             key = id(function), is_method, with_types
@@ -178,19 +176,6 @@ class DocumentedCode(Code):
         self._left -= len(text)
         return text
 
-    def _creating(self, module: Module, item: Definition, node: ast.ClassDef) -> ast.AST:
-        """Return the constructor of a class, also the one that a data class gets."""
-        written = self._constructor(module, item).node
-        names = decorators_of(node)
-        paths = {*names, *(".".join(module.imports.get(name, ())) for name in names)}
-        if written in node.body or "dataclasses.dataclass" not in paths:
-            return written
-        if id(node) not in self._constructors:
-            members = [found.node for _, found in self._members(module, item).values()]
-            members.sort(key=set(node.body).__contains__)  # those of a base class are first
-            self._constructors[id(node)] = constructor_of(node, members)
-        return self._constructors[id(node)]
-
     def _content(
         self,
         found: tuple[Module, Definition],
@@ -203,7 +188,7 @@ class DocumentedCode(Code):
         module, item = found
         node, doc = item.node, item.doc
         self._left -= _CHARGE + len(doc)
-        function = self._constructor(module, item).node if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item)[1].node if isinstance(node, ast.ClassDef) else node
         if isinstance(node, ast.ClassDef) and node.bases and options.get("show_bases") is not False:
             self._left -= _CHARGE * len(node.bases)
             bases = (annotation_of(base) for base in node.bases)

@@ -14,10 +14,13 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any, ClassVar
 
+from recto._util.markdown import code_fences
 from recto._util.text import plural
 from recto.book.parsing import MARKDOWN, MYST, RST, Format, format_of
+from recto.book.parsing.directives import is_computed
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.sources.autodoc import AutodocOptions, Code
+from recto.book.parsing.objects import is_object
+from recto.book.sources.autodoc import AutodocOptions, Code, content_of
 from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
@@ -44,6 +47,12 @@ _TOCTREE = re.compile(
 )
 _TITLED = re.compile(r"(?P<title>.*?)(?<![ \t])[ \t]*+<(?P<target>[^<>]+)>")
 _AUTODOC = re.compile(r"^[ \t]*+(?:[*+-][ \t]++)?(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
+_RST_DIRECTIVE = re.compile(
+    r"^(?P<indent>[ \t]*+)\.\. (?P<name>[a-z][\w.+-]*+(?::[\w.+-]++)*+)::[^\n]*+", re.MULTILINE
+)
+_MYST_DIRECTIVE = re.compile(r"\{(?P<name>[a-z][\w:.+-]*+)\}")
+_NEW_KIND = re.compile(r"\badd_(?:object|crossref)_type\(\s*+(?:directivename\s*+=\s*+)?[\"']([\w-]++)")
+_OPTIONS = re.compile(r"^[ \t]*+:[\w-]++:[^\n]*+", re.MULTILINE)
 _SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
 _DEFINITION = re.compile(
     r"^\.\. (?:\|([^|\n]{1,200})\|[ \t]|_`?([^:`\n]{1,200})`?:)[^\n]*+(?:\n[ \t]++\S[^\n]*+)*+", re.MULTILINE
@@ -60,6 +69,7 @@ _MOST_LISTED = 10_000
 _MOST_ENTRIES = 100_000  # of the toctrees of all pages, which can list the same pages many times
 _MOST_GLOBS = 1_000  # in the toctrees of all pages; each is compared with all files
 _DEEPEST = 20
+_MOST_CODE = 50  # files of code that may define directives
 
 
 Tree = tuple[str, list[str]]
@@ -279,7 +289,31 @@ class SphinxSite(_ReferringSite):
         defined = dict.fromkeys(new for mark, new in self._definitions.items() if mark in text)
         if defined and format_of(file.name) is not MARKDOWN:
             documented = [*documented, Directive(len(text), len(text), new="\n\n" + "\n".join(defined))]
-        return in_order([*find_included(self.root, text, file), *substituted, *documented])
+        computed = self._computed(file.name, text)
+        return in_order([*find_included(self.root, text, file), *substituted, *documented, *computed])
+
+    def _computed(self, name: str, text: str) -> Iterator[Directive]:
+        """Find the directives of which code makes the text."""
+        is_markdown = format_of(name) is MARKDOWN
+        in_rst = embedded_rst(text) if is_markdown else bool
+        found = list[tuple[int, str, str]]()
+        for match in _RST_DIRECTIVE.finditer(text):
+            indent = len(match["indent"])
+            if (in_rst(match.start()) or not is_markdown) and not is_literal(text, match.start(), indent):
+                found.append((match.start(), match["name"], content_of(text, match.end(), indent)[1]))
+        for opening, closing in code_fences(text) if is_markdown else ():
+            if info := _MYST_DIRECTIVE.match(opening["info"]):
+                body = text[opening.end() : closing.start() if closing else None]
+                found.append((opening.start(), info["name"], _OPTIONS.sub("", body)))
+        for start, kind, body in found:
+            if not is_object(kind) and is_computed(kind, body) and kind not in self._kinds:
+                yield Directive(start, start, computes=kind)
+
+    @cached_property
+    def _kinds(self) -> set[str]:
+        """The directives that the project defines to describe objects."""
+        files = islice((name for name in self._files if name.endswith(".py")), _MOST_CODE)
+        return {kind for name in files for kind in _NEW_KIND.findall(self._read(name))}
 
     def _documented(self, name: str, text: str) -> list[Directive]:
         """Find the directives of autodoc whose code is in the repository."""
@@ -440,6 +474,8 @@ def _autodoc_options(config: dict[str, Any]) -> AutodocOptions:
     return AutodocOptions(
         text_of(config, "autodoc_typehints") or "signature",
         text_of(config, "autodoc_member_order") or "alphabetical",
+        config.get("autodoc_preserve_defaults") is True,
+        config.get("autodoc_class_signature") == "separated",
         text_of(config, "autoclass_content") or "class",
         "sphinx.ext.napoleon" in texts_of(config.get("extensions")),
         {key: value if isinstance(value, str) else "" for key, value in defaults if value is not False},
