@@ -18,7 +18,7 @@ from pathlib import Path
 
 from recto.book.sources.definitions import Definition, Module, exported, read_attributes, read_body
 from recto.book.sources.directory import is_file
-from recto.book.sources.docstrings import as_fields, split_signature
+from recto.book.sources.docstrings import as_fields
 from recto.book.sources.literal_includes import is_literal
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.signatures import (
@@ -32,12 +32,11 @@ from recto.book.sources.signatures import (
     fields_of,
     is_property,
     kind_of,
-    names_in,
+    names_in_types,
     parameters_of,
     signature_of,
     source_of,
     typed_fields,
-    types_of,
 )
 
 _DIRECTIVE = re.compile(
@@ -55,6 +54,7 @@ _OPTION = re.compile(r":([\w-]+):[ \t]*+(.*+)")
 _LARGEST = 1 << 20  # bytes of a file of code
 MOST_TEXT = 1 << 20  # characters that the directives of a page may add
 _MOST_INHERITED = 500_000  # members: each class has a copy of those of its bases
+_MOST_FIELDS = 10_000  # that constructors of data classes have from base classes; their signatures show all
 _CHARGE = 64  # characters that each module counts that is looked up, to limit the number of missing ones
 _MOST_PARTS, _LONGEST_TYPE = 100, 1_000  # of a type that has a name, and characters
 DEEPEST = 10  # imports from imports, classes in classes and base classes
@@ -87,7 +87,7 @@ class Code:
         self._fields: dict[tuple[str, int], dict[str, Field]] = {}
         self._values: dict[tuple[str, str], tuple[Module, ast.AST | None]] = {}
         self._aliases: dict[tuple[str, str], str] = {}
-        self._inherited = 0  # members, of all classes
+        self._inherited = self._inherited_fields = 0  # members and fields, of all classes
         self._examined = 0  # names, also those that add no text; a page can have many such directives
 
     def expand(self, text: str, module: str = "", owner: str = "") -> Iterator[tuple[int, int, str]]:
@@ -237,20 +237,14 @@ class Code:
         objects: dict[str, Definition] = {}
         read_body(module, owner.node.body, objects, False)
         read_attributes(module, owner.node, objects, self.inherits_docs)
-        annotated = [item for item in owner.node.body if isinstance(item, ast.AnnAssign)]
-        types = names_in(*(item.annotation for item in annotated)) if self.inherits_docs else set()
-        if module.has_texts and not module.typing_only.isdisjoint(types):  # Sphinx evaluates all or none
-            for item in annotated:
-                if known := objects.get(ast.unparse(item.target)):
-                    text = ast.Name(as_written(item.annotation))
-                    bare = ast.AnnAssign(item.target, text, item.value, 1)
-                    objects[known.name] = replace(known, node=bare) if known.node is item else known
         members = {name: (module, found) for name, found in objects.items()}
         fields: dict[str, Field] = {}
         for base_module, base in self._bases(module, owner.node, depth):
             above = self._members(base_module, base, depth=depth + 1)
             self._inherited += len(above)
-            fields |= self._fields.get((base_module.name, id(base.node)), {})
+            above_fields = self._fields.get((base_module.name, id(base.node)), {})
+            self._inherited_fields += len(above_fields)
+            fields |= above_fields if self._inherited_fields < _MOST_FIELDS else {}
             for name, (place, found) in above.items() if self._inherited < _MOST_INHERITED else ():
                 is_class = isinstance(found.node, ast.ClassDef)
                 if name in members and self.inherits_docs and not members[name][1].doc and not is_class:
@@ -294,17 +288,12 @@ class Code:
                 self._aliases[key] = text if len(text) <= _LONGEST_TYPE else ""
         return self._aliases[key]
 
-    def _writer(self, module: Module, node: ast.AST, *, is_overload: bool = False) -> Writer:
+    def _writer(self, module: Module, node: ast.AST) -> Writer:
         """Return what writes types: as they stand if names of any of them are known to type checkers only."""
-        every = names_in(*types_of(node))
-
-        def write(type: ast.AST | None) -> str:
-            is_known = module.typing_only.isdisjoint(names_in(type) if is_overload else every)
-            if not is_known and module.has_texts:
-                return as_written(type)
-            return annotation_of(type, partial(self._alias, module) if is_known else _text_of)
-
-        return write
+        is_known = module.typing_only.isdisjoint(names_in_types(node))
+        if module.has_texts and not is_known:
+            return as_written
+        return partial(annotation_of, alias_of=partial(self._alias, module) if is_known else _quoted)
 
     def _default(self, module: Module, value: ast.AST | None) -> str:
         """Return a default as Sphinx shows it: the value of a name, unless the configuration keeps it."""
@@ -374,34 +363,25 @@ class Code:
         place, found = resolved
         self._examined += len(getattr(found.node, "decorator_list", ()))
         node, is_member = found.node, "." in name or depth > 0
-        has_constructor = isinstance(node, ast.ClassDef) and not self._options.is_separated
+        is_class, signatures = isinstance(node, ast.ClassDef), list[str]()
+        has_constructor = is_class and not self._options.is_separated
         where, shown = self._constructor(place, found) if has_constructor else resolved
         function = shown.node
         kind, settings = kind_of(node, is_member, kind, self._writer(place, node))
-        signatures = [""]
         if isinstance(function, Function) and kind not in ("property", "attribute", "data"):
             overloads = shown.overloads if self._options.typehints != "none" else ()
             with_types = bool(overloads) or self._options.typehints in ("signature", "both")
-            is_class = isinstance(node, ast.ClassDef)
             is_method = is_class or (is_member and "staticmethod" not in decorators_of(node))
-            signatures = [
-                signature_of(
-                    each,
-                    is_method,
-                    self._writer(where, each, is_overload=bool(overloads)) if with_types else None,
-                    not is_class,
-                    source_of if overloads else partial(self._default, where),
-                )
-                for each in overloads or (function,)
-            ]
-            stated, doc = split_signature(found.doc, found.name)
-            signatures, found = stated or signatures, replace(found, doc=doc)
-        signatures = [options["signature"]] if options.get("signature") else signatures
+            for each in overloads or (function,):
+                write = self._writer(where, each) if with_types else None
+                value_of = partial(self._default, where)
+                signatures.append(signature_of(each, is_method, write, not is_class, value_of))
+        signatures = [options["signature"]] if options.get("signature") else signatures or [""]
         first, *others = [f"{name}{signature}" for signature in signatures]
         head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]
         shared = [f":{option}:" for option in ("no-index", "noindex") if option in options]
         head += [_INDENT + line for line in (f":module: {module}", *settings, *shared)]
-        inner = self._body(found, function, options, where, suppress_return=kind == "class")
+        inner = self._body(found, function, options, where, kind)
         inner += ["", *(self._nested_text(body, module, name).split("\n") if body else ())]
         has_members = bool({"members", "inherited-members"} & set(options))  # the latter implies the former
         if isinstance(node, ast.ClassDef) and has_members and depth < DEEPEST:
@@ -429,13 +409,7 @@ class Code:
         return next((members[name] for name in names), (module, found))
 
     def _body(
-        self,
-        found: Definition,
-        function: ast.AST,
-        options: Mapping[str, str],
-        module: Module,
-        *,
-        suppress_return: bool,
+        self, found: Definition, function: ast.AST, options: Mapping[str, str], module: Module, kind: str
     ) -> list[str]:
         """Return the bases, the docstring and the types of an object."""
         lines, doc = list[str](), found.doc
@@ -450,7 +424,7 @@ class Code:
         if has_types and not isinstance(function, ast.ClassDef) and not is_property(found.node):
             # Sphinx does not evaluate the types of a constructor that stand in the fields of its class.
             write = as_written if is_class and module.has_texts else self._writer(module, function)
-            fields = typed_fields(function, text, write, suppress_return=suppress_return)  # type: ignore[arg-type]
+            fields = typed_fields(function, text, write, suppress_return=kind == "class")  # type: ignore[arg-type]
             return [*lines, *_with_fields(text.split("\n"), fields)]
         return [*lines, *text.split("\n")]
 
@@ -459,7 +433,7 @@ class Code:
         return as_fields(doc) if self._options.is_napoleon else doc
 
 
-def _text_of(type: ast.AST | None) -> str:
+def _quoted(type: ast.AST | None) -> str:
     """Return a quoted type as it stands; "" for others."""
     return as_written(type) if isinstance(type, ast.Constant) else ""
 

@@ -81,10 +81,12 @@ def read_body(
                 getattr(node.test, "attr", ""),
             ):
                 inner = [item for part in node.body for item in ast.walk(part)]
-                aliases = (item.asname or item.name for item in inner if isinstance(item, ast.alias))
-                names = (item for item in inner if isinstance(item, ast.Name))
-                stored = (name.id for name in names if isinstance(name.ctx, ast.Store))
-                module.typing_only |= {*aliases, *stored}
+                module.typing_only |= {
+                    item.asname or item.name for item in inner if isinstance(item, ast.alias)
+                }
+                module.typing_only |= {
+                    ast.unparse(item.target) for item in inner if isinstance(item, ast.AnnAssign)
+                }
 
 
 def read_attributes(

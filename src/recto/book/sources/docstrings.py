@@ -19,19 +19,11 @@ _ADMONITIONS = {
     "see also": "seealso", "important": "important", "caution": "caution", "hint": "hint", "danger": "danger",
 }  # fmt: skip
 _LONGEST = 500  # characters of a line that may begin with a type
-_SIGNATURE = re.compile(r"(?:\w++\.)*+(\w++)[ ]*+(\(.*\)(?:[ ]*+->.*+)?)")
 _SECTION = re.compile(r"(?P<name>[A-Za-z][A-Za-z ]{2,20}):?::?|(?P<plain>[A-Za-z][A-Za-z ]{2,20})")
 _ITEM = re.compile(
     r"(?P<name>\*{0,2}[\w.]++)[ ]*+(?:\((?P<type>[^()]*+(?:\([^()]*+\)[^()]*+)*+)\)[ ]*+)?:"
     r"(?:[ ]++(?P<text>.*+)|$)"
 )
-
-
-def split_signature(doc: str, name: str) -> tuple[list[str], str]:
-    """Return the signature that a docstring of a function begins with, if it does, and the rest."""
-    first, _, rest = doc.partition("\n")
-    known = _SIGNATURE.fullmatch(first) if len(first) <= _LONGEST else None
-    return ([known[2]], rest.lstrip("\n")) if known and known[1] == name else ([], doc)
 
 
 def as_fields(doc: str) -> str:

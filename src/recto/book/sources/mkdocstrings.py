@@ -17,13 +17,7 @@ from typing import Any
 
 from recto.book.parsing.frontmatter import load_yaml
 from recto.book.parsing.markdown.headings import LONGEST_HEADING, slugger
-from recto.book.sources.autodoc import (
-    DEEPEST,
-    MOST_TEXT,
-    AutodocOptions,
-    Code,
-    content_of,
-)
+from recto.book.sources.autodoc import DEEPEST, MOST_TEXT, AutodocOptions, Code, content_of
 from recto.book.sources.definitions import Definition, Module, exported
 from recto.book.sources.docstrings import as_markdown
 from recto.book.sources.docusaurus.javascript import get
@@ -35,6 +29,7 @@ from recto.book.sources.signatures import (
     described_type,
     is_property,
     signature_of,
+    source_of,
 )
 
 _DIRECTIVE = re.compile(
@@ -46,8 +41,6 @@ _FILTERS = ("!^_[^_]",)
 _MOST_FILTERS = 50
 _FENCE = re.compile(r"^ {0,3}```", re.MULTILINE)
 _BLANK = re.compile(r"\n[ \t>]*+(?=\n)")
-_TYPE_LABELS = {"spacy": "type: "}
-_REQUIRED = {"table": "required"}  # the default of a parameter without one
 _CHARGE = 64  # characters that each object counts, to limit the number of those without text
 
 
@@ -133,12 +126,7 @@ class DocumentedCode(Code):
         yield from self._content(found, path, options, level, 0)
 
     def _head(
-        self,
-        found: tuple[Module, Definition],
-        path: str,
-        shown: str,
-        options: Mapping[str, Any],
-        level: int,
+        self, found: tuple[Module, Definition], path: str, shown: str, options: Mapping[str, Any], level: int
     ) -> Iterator[str]:
         """Yield the heading of an object, with its signature or before it."""
         module, item = found
@@ -172,17 +160,12 @@ class DocumentedCode(Code):
         type = getattr(node, "returns", None) or described_type(getattr(node, "annotation", None))[0]
         value = getattr(node, "value", None)
         text = f": {annotation_of(type)}" if type and with_types else ""
-        text += f" = {' '.join(ast.unparse(value).split())}" if isinstance(value, ast.expr) else ""
+        text += f" = {source_of(value)}" if isinstance(value, ast.expr) else ""
         self._left -= len(text)
         return text
 
     def _content(
-        self,
-        found: tuple[Module, Definition],
-        path: str,
-        options: Mapping[str, Any],
-        level: int,
-        depth: int,
+        self, found: tuple[Module, Definition], path: str, options: Mapping[str, Any], level: int, depth: int
     ) -> Iterator[str]:
         """Yield the docstring of an object, and its members."""
         module, item = found
@@ -316,18 +299,13 @@ def _types(function: Function, style: str) -> dict[str, tuple[str, str]]:
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
-    defaults |= {
-        item: value
-        for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if value is not None
-    }
-    label, required = _TYPE_LABELS.get(style, ""), _REQUIRED.get(style, "")
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults |= {item: value for item, value in keywords if value is not None}
+    label, required = "type: " * (style == "spacy"), "required" * (style == "table")
     types = dict[str, tuple[str, str]]()
     for item in (*positional, *arguments.kwonlyargs):
         type = f"{label}`{annotation_of(item.annotation)}`" if item.annotation else ""
-        default = (
-            f"default: `{' '.join(ast.unparse(defaults[item]).split())}`" if item in defaults else required
-        )
+        default = f"default: `{source_of(defaults[item])}`" if item in defaults else required
         types[item.arg] = type, default
     if function.returns:
         types["return"] = f"{label}`{annotation_of(function.returns)}`", ""

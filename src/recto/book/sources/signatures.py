@@ -114,11 +114,7 @@ def source_of(node: ast.AST | None) -> str:
 
 
 def signature_of(
-    function: Function,
-    is_method: bool,
-    write: Writer | None,
-    with_return: bool,
-    value_of: Writer = source_of,
+    function: Function, is_method: bool, write: Writer | None, with_return: bool, value_of: Writer = source_of
 ) -> str:
     """Return the parameters of a function as autodoc shows them, with their types if they are written."""
     shown = list[str]()
@@ -185,27 +181,21 @@ def unquoted(node: ast.AST | None) -> ast.AST | None:
     return node
 
 
-def names_in(*types: ast.AST | None) -> set[str]:
-    """Return the names that types begin with, also in quoted ones."""
+def names_in_types(node: ast.AST) -> set[str]:
+    """Return the names in the types of a function or an attribute, also in quoted ones."""
+    holders = [node, *(arguments_of(node) if isinstance(node, Function) else ())]
+    types = [getattr(item, "annotation", getattr(item, "returns", None)) for item in holders]
     parts = [part for type in types if type for part in ast.walk(type)]
-    quoted = (unquoted(part) for part in parts if isinstance(part, ast.Constant))
-    parts += [part for type in quoted if type for part in ast.walk(type)]
+    texts = (unquoted(part) for part in parts if isinstance(part, ast.Constant))
+    parts += [part for type in texts if type for part in ast.walk(type)]
     return {part.id for part in parts if isinstance(part, ast.Name)}
 
 
-def types_of(node: ast.AST) -> list[ast.AST | None]:
-    """Return the types of the parameters and the result of a function, or the type of an attribute."""
-    if not isinstance(node, Function):
-        return [getattr(node, "annotation", None)]
-    arguments = node.args
-    every = (
-        *arguments.posonlyargs,
-        *arguments.args,
-        *arguments.kwonlyargs,
-        arguments.vararg,
-        arguments.kwarg,
-    )
-    return [node.returns, *(argument.annotation for argument in every if argument)]
+def arguments_of(function: Function) -> list[ast.arg]:
+    """Return the parameters of a function."""
+    group = function.args
+    every = (*group.posonlyargs, *group.args, *group.kwonlyargs, group.vararg, group.kwarg)
+    return [argument for argument in every if argument]
 
 
 def as_written(node: ast.AST | None) -> str:
@@ -227,15 +217,10 @@ def described_type(node: ast.expr | None) -> tuple[ast.expr | None, str]:
 
 def typed_fields(function: Function, doc: str, write: Writer, *, suppress_return: bool) -> Iterator[str]:
     """Yield the fields for the types of a function's parameters and result."""
-    arguments = function.args
-    stars = [
-        (argument, mark) for argument, mark in ((arguments.vararg, "*"), (arguments.kwarg, "**")) if argument
-    ]
-    every = [(argument, "") for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     heads = _FIELD.findall(doc)
     documented = {re.split(r"[ *\\]", names)[-1] for kind, names in heads if kind != "type"}
     typed = {names.rpartition(" ")[2] for kind, names in heads if kind == "type" or " " in names.strip()}
-    for argument, _ in (*every, *stars):
+    for argument in arguments_of(function):
         if not argument.annotation:
             continue
         if argument.arg not in documented:
