@@ -68,7 +68,7 @@ _MOST_LISTED = 10_000
 _MOST_ENTRIES = 100_000  # of the toctrees of all pages, which can list the same pages many times
 _MOST_GLOBS = 1_000  # in the toctrees of all pages; each is compared with all files
 _MOST_KEPT = 50  # expanded pages, each of which is read three times and has up to 1 MB
-_FAR = 400  # characters that tell whether a directive holds text
+_FAR = 200  # characters that tell whether a directive holds text
 _DEEPEST = 20
 
 
