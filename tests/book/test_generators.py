@@ -591,7 +591,7 @@ def test_autodoc_writes_types_that_python_does_not_know_as_they_stand(tmp_path: 
     files = {
         "conf.py": "extensions = ['sphinx.ext.autodoc']\n",
         "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n",
-        "../tower.py": "if TYPE_CHECKING:\n    from oil import kinds as k\n"
+        "../tower.py": "from __future__ import annotations\nif TYPE_CHECKING:\n    from oil import kinds as k\n"
         "def a(x: k.Oil, y: at.Int) -> int:\n    'Light it.'\ndef b(x: at.Int):\n    'Trim it.'\n"
         "class Lamp:\n    'A lamp.'\n    oil: float\n    @overload\n    def __init__(self, oil: int): ...\n"
         "    @overload\n    def __init__(self, oil: str): ...\n    def __init__(self, oil):\n"
@@ -602,6 +602,137 @@ def test_autodoc_writes_types_that_python_does_not_know_as_they_stand(tmp_path: 
         "`class tower.Lamp(oil: int)`\n`class tower.Lamp(oil: str)`\nA lamp.\n`oil: float`\nLitres.\n"
         "`tower.a(x: k.Oil, y: at.Int) -> int`\nLight it.\n`tower.b(x: Int)`\nTrim it."
     )
+
+
+EVALUATED = """
+from dataclasses import dataclass, field
+from .oil import Burner, DEEP
+if TYPE_CHECKING:
+    import sea
+    Foam = int
+@t.overload
+def a(x: Burner) -> int: ...
+@t.overload
+def a(x: 'Foam') -> str: ...
+def a(x):
+    'Light it.'
+def b(x: Burner | None = None, *, y: float = DEEP, z=dict) -> 'Wave':
+    'Trim it.'
+def c(x: 'sea.Wave', y: at.Int, z: Literal['\\n', 'fast']):
+    'Turn it.'
+@dataclass
+class Base:
+    'A base.'
+    height: float
+    names: list[str] = field(default_factory=list)
+    kind: ClassVar[int] = 1
+    def __hash__(self) -> int: ...
+    def __len__(self) -> int: ...
+@dataclass
+class Lamp(Base):
+    'A lamp.'
+    _: KW_ONLY
+    lit: bool = field(default=False)
+    oil: int = field(init=False)
+class Dark(Exception):
+    'No light.'
+"""
+
+
+def test_autodoc_shows_what_sphinx_evaluates(tmp_path: Path) -> None:
+    """Names of types and defaults are replaced by their values, and data classes have a constructor."""
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\n",
+        "index.rst": "Lights\n======\n\n.. module:: tower\n\n.. autofunction:: a\n.. autofunction:: b\n"
+        ".. autofunction:: c\n.. autoclass:: Base\n   :special-members:\n   :members:\n\n.. autoclass:: Lamp\n"
+        ".. autoclass:: Dark\n",
+        "../tower/__init__.py": EVALUATED,
+        "../tower/oil.py": "Burner = Callable[['Wick'], int]\nDEEP = 2.5\n",
+        "../.git/HEAD": "",
+    }
+    shown = text_of(pages_of(write(tmp_path / "docs", files))["index.rst"]).split("\n")
+    assert [line for line in shown if line.startswith("`")] == [
+        "`tower.a(x: Callable[[Wick], int]) -> int`",
+        "`tower.a(x: Foam) -> str`",
+        "`tower.b(x: Callable[[Wick], int] | None = None, *, y: float = 2.5, z=<class 'dict'>) -> Wave`",
+        "`tower.c(x: sea.Wave, y: Int, z: Literal['\\n', 'fast'])`",
+        "`class tower.Base(height: float, names: list[str] = <factory>)`",
+        "`__hash__() -> int`",
+        "`class tower.Lamp(height: float, names: list[str] = <factory>, *, lit: bool = False)`",
+        "`class tower.Dark`",
+    ]
+
+
+def test_autodoc_separates_constructors_and_follows_the_order_of_all(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\nautodoc_member_order = 'bysource'\n"
+        "autodoc_class_signature = 'separated'\nautodoc_typehints = 'description'\n",
+        "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n",
+        "../tower.py": "from __future__ import annotations\nif TYPE_CHECKING:\n    import at\n__all__ = ['Lamp', 'Dark']\n"
+        "class Dark(Exception):\n    'No light.'\n    oil: at.Oil = prop('x', doc='The oil.')\n    #: Few.\n    n: a.Int\n"
+        "    def __init__(self, why: str) -> None: ...\n    @abstractmethod\n    def burn(self, *a): 'Burn.'\n"
+        "class Lamp:\n    'A lamp.'\n",
+        "../.git/HEAD": "",
+    }
+    docs = write(tmp_path / "docs", files)
+    shown = text_of(pages_of(docs)["index.rst"])
+    assert shown == (
+        "`class tower.Lamp`\nA lamp.\n`exception tower.Dark`\nNo light.\n`oil: at.Oil`\nThe oil.\n`n: Int`\nFew.\n"
+        "`__init__(why)`\n**Parameters**\n- `why (str)`\n**Return type**\n: None\n`abstractmethod burn(*a)`\nBurn."
+    )
+    together = files["conf.py"].replace("separated", "mixed")
+    shown = text_of(pages_of(write(docs, {"conf.py": together}))["index.rst"])
+    assert (
+        "`exception tower.Dark(why)`\nNo light.\n**Parameters**\n- `why (str)`\n**Return type**\n: None"
+        in shown
+    )
+
+
+def test_constructors_of_data_classes_inherit_a_limited_number_of_fields(tmp_path: Path) -> None:
+    fields = "".join(f"    x{number}: A = A\n" for number in range(2_000))
+    code = f"@dataclass\nclass C0:\n    'C.'\n{fields}" + "".join(
+        f"@dataclass\nclass C{number}(C{number - 1}):\n    'C.'\n    y{number}: A = A\n"
+        for number in range(1, 31)
+    )
+    files = {"conf.py": "extensions = ['sphinx.ext.autodoc']\n", "../m.py": code, "../.git/HEAD": ""}
+    files["index.rst"] = "M\n=\n\n.. automodule:: m\n   :members:\n"
+    text = pages_of(write(tmp_path / "docs", files))["index.rst"].text
+    assert "py:class:: C3(x0: A = A, " in text
+    assert "py:class:: C30(y30: A = A)" in text
+    assert text.count("x1999: A") == 4
+
+
+def test_directives_that_show_what_code_makes_are_named(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['myst_parser']\ndef setup(app):\n    app.add_crossref_type('wave', 'wave')\n",
+        "index.rst": "Lights\n======\n\n.. wave:: x\n\n.. lamps::\n   :max: 3\n\n.. lamps:: x\n\n   *Text*.\n\n"
+        ".. figure:: x.png\n.. version-changed:: 2\n.. tabularcolumns:: |l|\n\n::\n\n   .. lamps::\n\n.. bibliography::\n",
+        "sea.md": "# Sea\n\n```{oil:run}\n:max: 3\ninvoke()\n```\n\n```{note}\n```\n\n```{foam}\nText.\n```\n",
+        "../.git/HEAD": "",
+    }
+    book = open_book(write(tmp_path / "docs", files))
+    pages = {page.path: page for page in book.pages()}
+    note = (
+        "Text that the site computes is not read: lamps (1 place), bibliography (1 place), oil:run (1 place)."
+    )
+    assert note in book.notes
+    assert text_of(pages["index.rst"]).split("\n")[2:4] == ["*Text*.", "**Changed in version 2**"]
+
+
+def test_types_follow_the_fields_of_a_docstring(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc']\nautodoc_typehints = 'description'\n",
+        "index.rst": "Lights\n======\n\n.. autoclass:: tower.Lamp\n\n   .. attribute:: wick\n",
+        "../tower.py": "class Lamp:\n    '''A lamp.\n\n    :param oil: the oil,\n        or fat\n\n    Old.\n    '''\n"
+        "    def __init__(self, oil: Literal['\\n', 'b c'], fast: bool = True): ...\n",
+        "../.git/HEAD": "",
+    }
+    page = pages_of(write(tmp_path / "docs", files))["index.rst"]
+    assert text_of(page) == (
+        "`class tower.Lamp(oil, fast=True)`\nA lamp.\n**Parameters**\n"
+        "- `oil (Literal['\\n', 'b c'])` – the oil,\n  or fat\n- `fast (bool)`\nOld.\n`wick`"
+    )
+    assert [anchor for _, anchor in read(page).sections[0].anchors][1:] == ["tower.Lamp", "tower.Lamp.wick"]
 
 
 def test_docstrings_of_google_and_numpy(tmp_path: Path) -> None:
@@ -1109,31 +1240,12 @@ import lamp from '../../lamp.sh?raw';
 <Badge text="Old" />
 
 <Code code={lamp} lang="sh" title="lamp.sh" />
-
-:::caution
-Four
-:::
-
-:::grid{.wide}
-Five
-:::
 """
     files = {"src/content/docs/a.mdx": text, "src/lamp.sh": "light", "astro.config.mjs": STARLIGHT % ""}
     (page,) = pages_of(write(tmp_path, files)).values()
     shown = plain_text("\n\n".join(block.text for block in read(page).sections[0].blocks)).split("\n")
     assert [" ".join(line.split()) for line in shown] == [
-        *(
-            "Note One",
-            "Tip Two",
-            "Mind Three",
-            "<Aside> New",
-            "Old",
-            "lamp.sh",
-            "light",
-            "Caution",
-            "Four",
-            "Five",
-        ),
+        *("Note One", "Tip Two", "Mind Three", "<Aside> New", "Old", "lamp.sh", "light"),
     ]
 
 
@@ -1143,27 +1255,16 @@ def test_anchors_of_a_function_of_a_vitepress_site_are_noted(tmp_path: Path) -> 
     assert source.notes == ["The site makes anchors with its own function; those of Recto may differ."]
 
 
-def test_components_of_vitepress_may_be_markdown(tmp_path: Path) -> None:
-    part = "::: warning\nHot.\n:::\n"
-    files = {".vitepress/config.ts": "export default {}", ".vitepress/theme/components/Care.md": part}
-    files["a.md"] = "# A\n\n<Care />\n\n`<Care />` stays.\n"
-    source = open_book(write(tmp_path, files))
-    (page,) = source.pages()
-    assert plain_text(page.text).split() == ["A", "Warning", "Hot.", "<Care", "/>", "stays."]
-    assert source.notes == ["1 included file resolved in 1 page."]
-
-
 def test_a_vitepress_function_may_keep_anchors_as_they_are_written(tmp_path: Path) -> None:
     slug = "text.normalize('NFKD').replace(marks, '').replace(special, '-').replace(/^(\\d)/, '_$1')"
     config = f"const slugify = (text: string): string => {slug}\nexport default {{ markdown: {{ anchor: {{ slugify }} }} }}\n"
     files = {
         ".vitepress/config.ts": config,
         "a.md": "# Which *Lamp*?\n\n## 2 Wicks!\n",
-        "index.md": "---\nlayout: home\n",
     }
     source = open_book(write(tmp_path, files))
     by_name = {page.path: [section.anchors for section in read(page).sections] for page in source.pages()}
-    assert by_name == {"a.md": [((1, "Which-Lamp-"), (3, "_2-Wicks-"))], "index.md": []}
+    assert by_name == {"a.md": [((1, "Which-Lamp-"), (3, "_2-Wicks-"))]}
     assert source.notes == []
 
 

@@ -24,6 +24,7 @@ from tests.book.parsing.builders import page_of
         ("``{ref}`x` `` and `{ref}`", "``{ref}`x` `` and `{ref}`"),
         (":::{note} Take care\n:class: dropdown\nText.\n:::", "**Note: Take care**\n\nText.\n"),
         ("```{warning}\nHot.\n```", "**Warning**\nHot.\n"),
+        (":::{tip}\n:class: dropdown\n\n# Why?\nX.\n## Y\n:::", "**Tip**\n\n\n**Why?**\nX.\n## Y\n"),
         ("```{versionadded} 3.2\nNew.\n```", "**Added in version 3.2**\nNew.\n"),
         ("````{tip}\n```python\n:::{note}\n```\n````", "**Tip**\n```python\n:::{note}\n```\n"),
         ("::::{tab-set}\n:::{tab-item} Rust\nx\n:::\n::::", "\n**Rust**\nx\n\n"),

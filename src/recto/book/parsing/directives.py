@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from recto.book.parsing.objects import is_object
+
 _WORD_BREAK = re.compile(r"[-_:/.\s]+")
 REFERENCE_KINDS = {
     "fig": "Figure", "img": "Figure", "tbl": "Table", "tab": "Table", "table": "Table", "sec": "Section",
@@ -18,13 +20,13 @@ _ADMONITIONS = frozenset(
     | {"todo", "exercise", "solution", "theorem", "proof", "definition", "lemma", "corollary", "example"}
     | {"proposition", "remark", "algorithm", "axiom", "conjecture", "criterion", "observation", "property"}
 )
+_CHANGES = ("added in", "changed in", "deprecated since", "removed in")
 VERSIONS = {
-    "versionadded": "Added in version",
-    "version-added": "Added in version",
-    "versionchanged": "Changed in version",
-    "deprecated": "Deprecated since version",
-    "versionremoved": "Removed in version",
+    f"version{dash}{words.split()[0]}": f"{words.capitalize()} version"
+    for words in _CHANGES
+    for dash in ("", "-")
 }
+VERSIONS["deprecated"] = VERSIONS["version-deprecated"]
 DIRECTIVE_TITLES = {**{name: name.capitalize() for name in _ADMONITIONS}, **VERSIONS, "seealso": "See also"}
 """The words that a directive shows before its argument."""
 CONTAINERS = frozenset(
@@ -40,6 +42,37 @@ CONTAINERS = frozenset(
     | {"tab-set-code", "tabbed", "table", "tabs", "toggle", "topic"}
 )  # fmt: skip
 """Directives that hold marked-up text."""
+CODE = frozenset(
+    {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
+    | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz", "console"}
+)
+DROPPED = frozenset(
+    {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
+    | {"role", "default-role", "sectnum", "title"}
+    | {f"{domain}:namespace{end}" for domain in ("c", "cpp") for end in ("", "-push", "-pop")}
+    | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor"}
+    | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
+    | {"tabularcolumns"}
+)
+MODULES = ("module", "currentmodule", "py:module", "py:currentmodule")
+OF_DOCUTILS = frozenset(
+    {"list-table", "csv-table", "table", "figure", "replace", "unicode", "rubric", "epigraph", "note"}
+    | {"warning", "tip", "hint", "important", "caution", "danger", "attention", "error", "admonition"}
+    | {"topic", "sidebar", "line-block", "pull-quote", "highlights", "compound", "container", "target-notes"}
+)
+"""Directives of docutils itself that do what they do in Sphinx."""
+_KNOWN = (
+    CODE
+    | DROPPED
+    | OF_DOCUTILS
+    | CONTAINERS
+    | DIRECTIVE_TITLES.keys()
+    | frozenset(
+        {*MODULES, "code-cell", "eval-rst", "exercise-end", "math", "moduleauthor", "myst", "program"}
+        | {"solution-end", "tableofcontents", "testoutput", "todolist"}
+    )
+)
+"""These and others that show nothing, or what they hold."""
 _MARKUP = re.compile(
     r"^[ \t]*\.\. [\w:-]+::|(?<![a-z:])(?>[a-z:]*?:[a-z])[a-z:]*+(?<=:)`|^[ \t]*:(?:param|returns?|type)\b",
     re.MULTILINE,
@@ -66,6 +99,16 @@ def looks_like_code(directive: str, content: str) -> bool:
     if _MARKUP.search(content):
         return False
     return ":" in directive or _CODE_LINE.search(content) is not None
+
+
+def is_computed(name: str, content: str, is_mark: bool = False) -> bool:
+    """Return whether code makes what a directive shows: an unknown one that holds no marked-up text.
+
+    `is_mark` if it has an argument alone, such as the name of an object that a project describes.
+    """
+    if name in _KNOWN or is_object(name) or name.startswith(("auto", "prf:", "proof:")):
+        return name in ("bibliography", "plot")
+    return looks_like_code(name, content) if content.strip() else not is_mark
 
 
 def role_text(  # noqa: PLR0911 - a table

@@ -257,11 +257,8 @@ class _Rewriter:
             top.options = False
         target = _TARGET.fullmatch(line) if self.format == MYST else None
         self.pending += [docutils_id(target[1])] if target else []
-        is_mark = (
-            line.startswith(("%", "+++"))
-            if self.format == MYST
-            else self.format == D2L and _TABS.fullmatch(line)
-        )
+        starts = ("%", "+++") if self.format == MYST else ()
+        is_mark = line.startswith(starts) or (self.format == D2L and _TABS.fullmatch(line))
         if target or is_mark:
             self._put("")
             return
@@ -283,9 +280,10 @@ class _Rewriter:
             name = _ID.search(attributes[1])
             line = line[: attributes.start()] + (f" {{#{name[1]}}}" if name else "")
             heading = _HEADING.fullmatch(line) or heading
-        if top and self.format == QUARTO and (top.kind == "tabs" or not top.titled):
+        if top and (top.kind == "tabs" or not top.titled):
+            if top.kind == "tabs" or not any(self.lines[top.first + 1 :]):
+                line = f"{heading['before']}**{_HEADING_ATTRIBUTES.sub('', heading['text'])}**"
             top.titled = True
-            line = f"{heading['before']}**{_HEADING_ATTRIBUTES.sub('', heading['text'])}**"
         self.prose.append(line)
         self._flush()
 
@@ -382,8 +380,10 @@ class _Rewriter:
         if base in ("solution", "solution-start"):  # its argument is the label of the exercise
             return "directive", "**Solution to Exercise**"
         if words := DIRECTIVE_TITLES.get(base):
-            colon = ":" if argument and base not in VERSIONS else ""
-            return "directive", f"**{f'{words}{colon} {argument}'.rstrip()}**"
+            colon = "" if base in VERSIONS else ":"
+            return (
+                ("directive", f"**{words}{colon} {argument}**") if argument else ("callout", f"**{words}**")
+            )
         return "directive", f"**{argument}**" if argument and base not in _PATH_ARGUMENTS else ""
 
     def _division(self, attributes: str) -> tuple[str, str]:

@@ -93,6 +93,7 @@ def signature(directive: str, written: str, options: Mapping[str, str], scope: S
     full = f"{module}.{whole}" if module else whole
     visible = whole.removeprefix(f"{above}.") if above else name if "." in name else full
     words = [_MODIFIERS[option] for option in options if option in _MODIFIERS]
+    words = [f"{word}method" if (key, word) == ("method", "abstract") else word for word in words]
     before = "".join(f"{word} " for word in words) + _PYTHON[key]
     stated = ((": ", options.get("type")), (" = ", options.get("value")))
     after = "".join(f"{mark}{value}" for mark, value in stated if value)

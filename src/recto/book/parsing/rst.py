@@ -20,8 +20,12 @@ from docutils.transforms import misc, references
 
 from recto._util.markdown import MOST_LINES, escaped_tags
 from recto.book.parsing.directives import (
+    CODE,
     CONTAINERS,
     DIRECTIVE_TITLES,
+    DROPPED,
+    MODULES,
+    OF_DOCUTILS,
     VERSIONS,
     looks_like_code,
 )
@@ -56,25 +60,7 @@ _SETTINGS = {
 _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
 _SUBSTITUTED = re.compile(r"\|(?!\s)[^|]{1,1000}(?<!\s)\|")  # not the cells of a table
 _DEEPEST = 40
-_CODE = frozenset(
-    {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
-    | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz", "console"}
-)
 _WITHOUT_ARGUMENT = frozenset({"parsed-literal", "productionlist"})
-_DROPPED = frozenset(
-    {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
-    | {"role", "default-role", "sectnum", "title"}
-    | {f"{domain}:namespace{end}" for domain in ("c", "cpp") for end in ("", "-push", "-pop")}
-    | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor"}
-    | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
-)
-_MODULES = ("module", "currentmodule", "py:module", "py:currentmodule")
-_OWN_TITLE = frozenset(
-    {"list-table", "csv-table", "table", "figure", "replace", "unicode", "rubric", "epigraph", "note"}
-    | {"warning", "tip", "hint", "important", "caution", "danger", "attention", "error", "admonition"}
-    | {"topic", "sidebar", "line-block", "pull-quote", "highlights", "compound", "container", "target-notes"}
-)
-"""Directives of docutils itself that do what they do in Sphinx."""
 _INVISIBLE = frozenset({"title", "comment", "substitution_definition", "raw", "pending", "transition"})
 _DOCTEST_OPTION = re.compile(r"(?<![ \t])[ \t]*+#[ \t]{0,9}doctest:.+|^[ \t]*+<BLANKLINE>", re.MULTILINE)
 _lock = Lock()
@@ -138,7 +124,7 @@ def _own_directives() -> Iterator[None]:
 
         def find(name: str, language: Any, document: Any) -> Any:
             lower = name.lower()
-            return original(name, language, document) if lower in _OWN_TITLE else (_AnyDirective, [])
+            return original(name, language, document) if lower in OF_DOCUTILS else (_AnyDirective, [])
 
         directives.directive = find
         try:
@@ -177,13 +163,13 @@ class _AnyDirective(Directive):  # type: ignore[misc]
     def run(self) -> list[Any]:  # noqa: PLR0911 - a table
         """Return the nodes of the directive."""
         name, argument = self.name.lower(), self.arguments[0] if self.arguments else ""
-        if name in _MODULES:
+        if name in MODULES:
             self._scope.module = "" if argument == "None" else argument
             is_stated = name.endswith("currentmodule") or {"noindex", "no-index"} & set(self.options)
             return [] if is_stated else [nodes.target("", "", ids=[f"module-{argument}"]), *self._nested()]
-        if name in _DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
+        if name in DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
             return self._paragraphs(self.options.get("alt", "") if name == "image" else "")
-        if name in _CODE:
+        if name in CODE:
             return self._code(name, argument)
         if name == "program":
             self._scope.program = "" if argument == "None" else "-".join(argument.split())

@@ -6,12 +6,14 @@ Each directive becomes the directives of described objects, such as `py:class`, 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from recto.book.sources.definitions import Definition, Module, exported, read_attributes, read_body
@@ -20,15 +22,21 @@ from recto.book.sources.docstrings import as_fields
 from recto.book.sources.literal_includes import is_literal
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.signatures import (
+    Field,
     Function,
+    Writer,
     annotation_of,
+    as_written,
+    constructor_of,
     decorators_of,
+    fields_of,
     is_property,
     kind_of,
+    names_in_types,
     parameters_of,
     signature_of,
+    source_of,
     typed_fields,
-    writer_of,
 )
 
 _DIRECTIVE = re.compile(
@@ -41,11 +49,14 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _FIRST_SENTENCE = re.compile(r"\S(?:(?!\n[ \t]*\n).)*?(?:\.(?=\s|\Z)|(?=\n[ \t]*\n|\Z))", re.DOTALL)
+_DOC_FIELD = re.compile(r":(?:param|type|return|rtype|raise|arg|key)")
 _OPTION = re.compile(r":([\w-]+):[ \t]*+(.*+)")
 _LARGEST = 1 << 20  # bytes of a file of code
 MOST_TEXT = 1 << 20  # characters that the directives of a page may add
 _MOST_INHERITED = 500_000  # members: each class has a copy of those of its bases
+_MOST_FIELDS = 10_000  # that constructors of data classes have from base classes; their signatures show all
 _CHARGE = 64  # characters that each module counts that is looked up, to limit the number of missing ones
+_MOST_PARTS, _LONGEST_TYPE = 100, 1_000  # of a type that has a name, and characters
 DEEPEST = 10  # imports from imports, classes in classes and base classes
 _MOST_NAMES = 20  # in a path such as `package.module.Class`
 _INDENT = "   "
@@ -57,6 +68,8 @@ class AutodocOptions:
 
     typehints: str = "signature"
     order: str = "alphabetical"
+    keeps_defaults: bool = False
+    is_separated: bool = False
     class_content: str = "class"
     is_napoleon: bool = False
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +84,10 @@ class Code:
         self._roots, self._bounds, self._options = roots, bounds, options
         self._modules: dict[str, Module | None] = {}
         self._known_members: dict[tuple[str, int, bool], dict[str, tuple[Module, Definition]]] = {}
-        self._inherited = 0  # members, of all classes
+        self._fields: dict[tuple[str, int], dict[str, Field]] = {}
+        self._values: dict[tuple[str, str], tuple[Module, ast.AST | None]] = {}
+        self._aliases: dict[tuple[str, str], str] = {}
+        self._inherited = self._inherited_fields = 0  # members and fields, of all classes
         self._examined = 0  # names, also those that add no text; a page can have many such directives
 
     def expand(self, text: str, module: str = "", owner: str = "") -> Iterator[tuple[int, int, str]]:
@@ -122,7 +138,7 @@ class Code:
                 if path and (resolved := self.resolve(whole)):
                     shown = place or self._module_of(whole)
                     relative = whole.removeprefix(f"{shown}.")
-                    kind = kind if kind in ("exception", "decorator") else ""
+                    kind = kind if kind in ("class", "exception", "decorator") else ""
                     return self._lines(resolved, relative, shown, options, body, kind)
         return []
 
@@ -222,17 +238,74 @@ class Code:
         read_body(module, owner.node.body, objects, False)
         read_attributes(module, owner.node, objects, self.inherits_docs)
         members = {name: (module, found) for name, found in objects.items()}
+        fields: dict[str, Field] = {}
         for base_module, base in self._bases(module, owner.node, depth):
             above = self._members(base_module, base, depth=depth + 1)
             self._inherited += len(above)
+            above_fields = self._fields.get((base_module.name, id(base.node)), {})
+            self._inherited_fields += len(above_fields)
+            fields |= above_fields if self._inherited_fields < _MOST_FIELDS else {}
             for name, (place, found) in above.items() if self._inherited < _MOST_INHERITED else ():
                 is_class = isinstance(found.node, ast.ClassDef)
                 if name in members and self.inherits_docs and not members[name][1].doc and not is_class:
                     members[name] = (members[name][0], replace(members[name][1], doc=found.doc))
                 elif inherited:
                     members.setdefault(name, (place, found))
+        for name, (place, found) in members.items() if self.inherits_docs else ():
+            if not found.doc and name in vars(object) and name not in ("__init__", "__new__", "__doc__"):
+                members[name] = place, replace(found, doc=vars(object)[name].__doc__ or "")
+        if (stated := fields_of(owner.node, hides_factories=self.inherits_docs)) is not None:
+            fields = self._fields[key[:2]] = fields | stated
+            if "__init__" not in objects:
+                constructor = constructor_of(fields.values())
+                members["__init__"] = (module, Definition("__init__", constructor, ""))
         self._known_members[key] = members
         return members
+
+    def _value_of(self, module: Module, name: str) -> tuple[Module, ast.AST | None]:
+        """Return the value of a name in a module, or the function or class that it names."""
+        if (key := (module.name, name)) not in self._values:
+            self._examined += _CHARGE
+            found = self.resolve(f"{module.name}.{name}")
+            node = found[1].node if found else None
+            value = node if isinstance(node, Function | ast.ClassDef) else getattr(node, "value", None)
+            self._values[key] = (found[0] if found else module), value
+        return self._values[key]
+
+    def _alias(self, module: Module, name: ast.AST | None) -> str:
+        """Return the type that a name stands for, such as `Callable[[int], str]`; "" if it is none."""
+        if not isinstance(name, ast.Name | ast.Attribute):
+            return ""
+        key = module.name, ast.unparse(name)
+        if key not in self._aliases:
+            self._aliases[key] = ""  # for a type that contains itself
+            place, value = self._value_of(module, key[1])
+            parts = islice(ast.walk(value), _MOST_PARTS + 1) if value else ()
+            if isinstance(value, ast.Subscript | ast.BinOp) and len(list(parts)) <= _MOST_PARTS:
+                is_known, text = key[1].rpartition(".")[2] not in place.typing_only, key[1]
+                with suppress(RecursionError):
+                    text = annotation_of(value, partial(self._alias, place)) if is_known else text
+                self._aliases[key] = text if len(text) <= _LONGEST_TYPE else ""
+        return self._aliases[key]
+
+    def _writer(self, module: Module, node: ast.AST) -> Writer:
+        """Return what writes types: as they stand if names of any of them are known to type checkers only."""
+        is_known = module.typing_only.isdisjoint(names_in_types(node))
+        if module.has_texts and not is_known:
+            return as_written
+        return partial(annotation_of, alias_of=partial(self._alias, module) if is_known else _quoted)
+
+    def _default(self, module: Module, value: ast.AST | None) -> str:
+        """Return a default as Sphinx shows it: the value of a name, unless the configuration keeps it."""
+        if not isinstance(value, ast.Name | ast.Attribute) or self._options.keeps_defaults:
+            return source_of(value)
+        name = ast.unparse(value)
+        place, found = self._value_of(module, name)
+        if isinstance(found, ast.ClassDef) or isinstance(getattr(builtins, name, None), type):
+            return f"<class '{f'{place.name}.{found.name}' if isinstance(found, ast.ClassDef) else name}'>"
+        with suppress(ValueError, TypeError, RecursionError):
+            return repr(ast.literal_eval(found))  # type: ignore[arg-type]
+        return f"<function {found.name}>" if isinstance(found, Function) else name
 
     def _module_lines(self, module: Module, options: Mapping[str, str], body: str) -> list[str]:
         doc = self._nested_text(self._doc(ast.get_docstring(module.tree) or ""), module.name, "")
@@ -242,12 +315,11 @@ class Code:
             return lines
         names = exported(module)
         self._examined += len(names)
-        members = {
-            name: (module, found) for name, found in module.objects.items() if not names or name in names
-        }
-        for name in names:
-            if name not in members and (found := self.resolve(f"{module.name}.{name}")):
-                members[name] = found
+        members = dict[str, tuple[Module, Definition]]()
+        for name in names or module.objects:
+            known = module.objects.get(name)
+            if member := (module, known) if known else self.resolve(f"{module.name}.{name}"):
+                members[name] = member
         for name, member in self._chosen(members, options):
             lines += self._lines(member, name, module.name, options)
         return lines
@@ -263,13 +335,15 @@ class Code:
         private, special = options.get("private-members"), options.get("special-members")
 
         def is_chosen(name: str, member: Definition) -> bool:
-            if name in excluded or (stated and name not in stated):
-                return False
+            if name in excluded or stated:
+                return name in stated and name not in excluded
+            if self._options.is_separated and name in ("__init__", "__new__"):
+                return True
             if re.fullmatch(r"__\w+__", name):
                 return special is not None and (name in _names(special) if special else bool(member.doc))
-            if name.startswith("_") and not stated:
+            if name.startswith("_"):
                 return private is not None and (not private or name in _names(private))
-            return bool(member.doc) or bool(stated) or "undoc-members" in options
+            return bool(member.doc) or "undoc-members" in options
 
         chosen = [(name, found) for name, found in members.items() if is_chosen(name, found[1])]
         order = options.get("member-order", self._options.order)
@@ -289,37 +363,33 @@ class Code:
         place, found = resolved
         self._examined += len(getattr(found.node, "decorator_list", ()))
         node, is_member = found.node, "." in name or depth > 0
-        shown = self._constructor(place, found) if isinstance(node, ast.ClassDef) else found
+        is_class, signatures = isinstance(node, ast.ClassDef), list[str]()
+        has_constructor = is_class and not self._options.is_separated
+        where, shown = self._constructor(place, found) if has_constructor else resolved
         function = shown.node
-        kind, settings = kind_of(node, is_member, kind)
-        signatures = [""]
+        kind, settings = kind_of(node, is_member, kind, self._writer(place, node))
         if isinstance(function, Function) and kind not in ("property", "attribute", "data"):
             overloads = shown.overloads if self._options.typehints != "none" else ()
             with_types = bool(overloads) or self._options.typehints in ("signature", "both")
-            is_method = isinstance(node, ast.ClassDef) or (
-                is_member and "staticmethod" not in decorators_of(node)
-            )
-            is_class = isinstance(node, ast.ClassDef)
-            signatures = [
-                signature_of(
-                    each, is_method, writer_of(each, place.typing_only) if with_types else None, not is_class
-                )
-                for each in overloads or (function,)
-            ]
-        signatures = [options["signature"]] if options.get("signature") else signatures
+            is_method = is_class or (is_member and "staticmethod" not in decorators_of(node))
+            for each in overloads or (function,):
+                write = self._writer(where, each) if with_types else None
+                value_of = partial(self._default, where)
+                signatures.append(signature_of(each, is_method, write, not is_class, value_of))
+        signatures = [options["signature"]] if options.get("signature") else signatures or [""]
         first, *others = [f"{name}{signature}" for signature in signatures]
         head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]
         shared = [f":{option}:" for option in ("no-index", "noindex") if option in options]
         head += [_INDENT + line for line in (f":module: {module}", *settings, *shared)]
-        inner = self._body(found, function, options, place.typing_only)
+        inner = self._body(found, function, options, where, kind)
         inner += ["", *(self._nested_text(body, module, name).split("\n") if body else ())]
         has_members = bool({"members", "inherited-members"} & set(options))  # the latter implies the former
         if isinstance(node, ast.ClassDef) and has_members and depth < DEEPEST:
             members = self._members(place, found, inherited="inherited-members" in options)
             nested = options if depth == 0 else {**options, "members": ""}
-            for member, where in self._chosen(members, nested):
+            for member, owner in self._chosen(members, nested):
                 below = {key: value for key, value in options.items() if key != "signature"} | {"members": ""}
-                inner += self._lines(where, f"{name}.{member}", module, below, depth=depth + 1)
+                inner += self._lines(owner, f"{name}.{member}", module, below, depth=depth + 1)
         return [*head, "", *(_INDENT + line if line.strip() else "" for line in inner), ""]
 
     def _nested_text(self, body: str, module: str, owner: str) -> str:
@@ -332,14 +402,14 @@ class Code:
             position = end
         return "".join([*pieces, body[position:]])
 
-    def _constructor(self, module: Module, found: Definition) -> Definition:
+    def _constructor(self, module: Module, found: Definition) -> tuple[Module, Definition]:
         """Return the method that creates an object of a class, or the class if none is found."""
         members = self._members(module, found)
         names = (name for name in ("__init__", "__new__") if name in members)
-        return next((members[name][1] for name in names), found)
+        return next((members[name] for name in names), (module, found))
 
     def _body(
-        self, found: Definition, function: ast.AST, options: Mapping[str, str], unknown: AbstractSet[str]
+        self, found: Definition, function: ast.AST, options: Mapping[str, str], module: Module, kind: str
     ) -> list[str]:
         """Return the bases, the docstring and the types of an object."""
         lines, doc = list[str](), found.doc
@@ -352,18 +422,28 @@ class Code:
         text = self._doc(doc)
         has_types = self._options.typehints in ("description", "both") and isinstance(function, Function)
         if has_types and not isinstance(function, ast.ClassDef) and not is_property(found.node):
-            write = writer_of(function, unknown)  # type: ignore[arg-type]
-            fields = "\n".join(typed_fields(function, text, write, suppress_return=is_class))  # type: ignore[arg-type]
-            first = re.search(r"^:(?:param|type|return|rtype|raise|arg|key)", text, re.MULTILINE)
-            at = first.start() if first else len(text)
-            text = (
-                f"{text[:at]}\n\n{fields}\n{text[at:]}" if not first else f"{text[:at]}{fields}\n{text[at:]}"
-            )
+            # Sphinx does not evaluate the types of a constructor that stand in the fields of its class.
+            write = as_written if is_class and module.has_texts else self._writer(module, function)
+            fields = typed_fields(function, text, write, suppress_return=kind == "class")  # type: ignore[arg-type]
+            return [*lines, *_with_fields(text.split("\n"), fields)]
         return [*lines, *text.split("\n")]
 
     def _doc(self, doc: str) -> str:
         doc = re.sub(r"^:meta [^\n]*\n?", "", doc, flags=re.MULTILINE)
         return as_fields(doc) if self._options.is_napoleon else doc
+
+
+def _quoted(type: ast.AST | None) -> str:
+    """Return a quoted type as it stands; "" for others."""
+    return as_written(type) if isinstance(type, ast.Constant) else ""
+
+
+def _with_fields(lines: list[str], fields: Iterable[str]) -> list[str]:
+    """Return the lines of a docstring with fields after its own ones, or at the end."""
+    end = max((index + 1 for index, line in enumerate(lines) if _DOC_FIELD.match(line)), default=len(lines))
+    while end < len(lines) and lines[end][:1] in ("", " "):
+        end += 1
+    return [*lines[:end], "", *fields, "", *lines[end:]]
 
 
 def content_of(text: str, start: int, indent: int) -> tuple[dict[str, str], str, int]:

@@ -34,6 +34,11 @@ class Module:
     stars: list[str] = field(default_factory=list)
     typing_only: set[str] = field(default_factory=set)
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether its types are texts when the code runs."""
+        return self.imports.get("annotations", ("",))[0] == "__future__"
+
 
 def read_body(
     module: Module, body: Sequence[ast.stmt], objects: dict[str, Definition], is_package: bool
@@ -44,7 +49,7 @@ def read_body(
             before = objects.get(node.name)
             overloads = before.overloads if before else ()
             decorators = decorators_of(node)
-            if isinstance(node, Function) and "overload" in decorators:
+            if isinstance(node, Function) and any(re.search(r"\boverload$", name) for name in decorators):
                 overloads = (*overloads, node)
             elif any(name.endswith((".setter", ".deleter", ".getter")) for name in decorators):
                 continue
@@ -75,8 +80,13 @@ def read_body(
                 getattr(node.test, "id", ""),
                 getattr(node.test, "attr", ""),
             ):
-                imports = (item for item in node.body if isinstance(item, ast.Import | ast.ImportFrom))
-                module.typing_only |= {name.asname or name.name for item in imports for name in item.names}
+                inner = [item for part in node.body for item in ast.walk(part)]
+                module.typing_only |= {
+                    item.asname or item.name for item in inner if isinstance(item, ast.alias)
+                }
+                module.typing_only |= {
+                    ast.unparse(item.target) for item in inner if isinstance(item, ast.AnnAssign)
+                }
 
 
 def read_attributes(
@@ -104,16 +114,15 @@ def read_attributes(
 
 
 def _comment(module: Module, body: Sequence[ast.stmt], index: int) -> str:
-    """Return the documentation of an assignment: in its type, a text after it, or comments with `#:`."""
+    """Return the documentation of an assignment: in its type, a text after it, its `doc=`, or `#:`."""
     node, after = body[index], body[index + 1] if index + 1 < len(body) else None
     if text := described_type(getattr(node, "annotation", None))[1]:
         return text
-    if (
-        isinstance(after, ast.Expr)
-        and isinstance(after.value, ast.Constant)
-        and isinstance(after.value.value, str)
-    ):
-        return inspect.cleandoc(after.value.value)
+    call = getattr(node, "value", None)
+    stated = [item.value for item in call.keywords if item.arg == "doc"] if isinstance(call, ast.Call) else []
+    for item in (after.value if isinstance(after, ast.Expr) else None, *stated):
+        if isinstance(item, ast.Constant) and isinstance(item.value, str):
+            return inspect.cleandoc(item.value)
     if (after and after.lineno == node.end_lineno) or (index and body[index - 1].end_lineno == node.lineno):
         return ""  # the comments of a line with several statements belong to none of them
     line = module.lines[node.end_lineno - 1] if node.end_lineno else ""

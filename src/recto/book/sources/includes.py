@@ -338,20 +338,15 @@ def select_between(start: str, end: str, *, every: bool = False) -> Select | Non
     return select
 
 
-def find_containers(text: str, kinds: str = "") -> list[Directive]:
-    """Find the marks of containers, `::: tip Title` and `:::`; the title, else the kind, becomes a line.
-
-    A kind that is not in `kinds` is no text if these are stated.
-    """
+def find_containers(text: str) -> list[Directive]:
+    """Find the marks of containers, `::: tip Title` and `:::`; the title, else the kind, becomes a line."""
     in_code = code_ranges(text)
     directives = []
     for mark in _CONTAINER.finditer(text):
         if in_code(mark.start()):
             continue
         kind, title = mark["kind"] or "", (mark["label"] or mark["title"] or "").strip()
-        label = title or (
-            "" if kind in _SILENT or (kinds and kind not in kinds.split()) else kind.capitalize()
-        )
+        label = title or ("" if kind in _SILENT else kind.capitalize())
         new = f"{mark['prefix']}**{label}**\n\n" if label else ""
         directives.append(Directive(mark.start(), min(mark.end() + 1, len(text)), new=new))
     return directives

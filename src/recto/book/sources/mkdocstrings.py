@@ -17,13 +17,7 @@ from typing import Any
 
 from recto.book.parsing.frontmatter import load_yaml
 from recto.book.parsing.markdown.headings import LONGEST_HEADING, slugger
-from recto.book.sources.autodoc import (
-    DEEPEST,
-    MOST_TEXT,
-    AutodocOptions,
-    Code,
-    content_of,
-)
+from recto.book.sources.autodoc import DEEPEST, MOST_TEXT, AutodocOptions, Code, content_of
 from recto.book.sources.definitions import Definition, Module, exported
 from recto.book.sources.docstrings import as_markdown
 from recto.book.sources.docusaurus.javascript import get
@@ -31,11 +25,11 @@ from recto.book.sources.includes import Directive, code_ranges
 from recto.book.sources.signatures import (
     Function,
     annotation_of,
-    constructor_of,
     decorators_of,
     described_type,
     is_property,
     signature_of,
+    source_of,
 )
 
 _DIRECTIVE = re.compile(
@@ -47,8 +41,6 @@ _FILTERS = ("!^_[^_]",)
 _MOST_FILTERS = 50
 _FENCE = re.compile(r"^ {0,3}```", re.MULTILINE)
 _BLANK = re.compile(r"\n[ \t>]*+(?=\n)")
-_TYPE_LABELS = {"spacy": "type: "}
-_REQUIRED = {"table": "required"}  # the default of a parameter without one
 _CHARGE = 64  # characters that each object counts, to limit the number of those without text
 
 
@@ -61,7 +53,6 @@ class DocumentedCode(Code):
         super().__init__(roots, bounds, AutodocOptions())
         self._stated = options
         self._signatures: dict[tuple[int, bool, bool], str] = {}
-        self._constructors = dict[int, Function]()  # of data classes
         self._left = 0  # characters that the directives of a page may add
 
     def directives(self, text: str) -> Iterator[Directive]:
@@ -135,12 +126,7 @@ class DocumentedCode(Code):
         yield from self._content(found, path, options, level, 0)
 
     def _head(
-        self,
-        found: tuple[Module, Definition],
-        path: str,
-        shown: str,
-        options: Mapping[str, Any],
-        level: int,
+        self, found: tuple[Module, Definition], path: str, shown: str, options: Mapping[str, Any], level: int
     ) -> Iterator[str]:
         """Yield the heading of an object, with its signature or before it."""
         module, item = found
@@ -160,7 +146,7 @@ class DocumentedCode(Code):
     def _signature(self, module: Module, item: Definition, is_member: bool, *, with_types: bool) -> str:
         """Return the parameters of a function or class, or the type and value of an attribute."""
         node = item.node
-        function = self._creating(module, item, node) if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item)[1].node if isinstance(node, ast.ClassDef) else node
         if isinstance(function, Function) and not is_property(function):
             is_method = function is not node or (is_member and "staticmethod" not in decorators_of(node))
             key = id(function), is_method, with_types
@@ -174,36 +160,18 @@ class DocumentedCode(Code):
         type = getattr(node, "returns", None) or described_type(getattr(node, "annotation", None))[0]
         value = getattr(node, "value", None)
         text = f": {annotation_of(type)}" if type and with_types else ""
-        text += f" = {' '.join(ast.unparse(value).split())}" if isinstance(value, ast.expr) else ""
+        text += f" = {source_of(value)}" if isinstance(value, ast.expr) else ""
         self._left -= len(text)
         return text
 
-    def _creating(self, module: Module, item: Definition, node: ast.ClassDef) -> ast.AST:
-        """Return the constructor of a class, also the one that a data class gets."""
-        written = self._constructor(module, item).node
-        names = decorators_of(node)
-        paths = {*names, *(".".join(module.imports.get(name, ())) for name in names)}
-        if written in node.body or "dataclasses.dataclass" not in paths:
-            return written
-        if id(node) not in self._constructors:
-            members = [found.node for _, found in self._members(module, item).values()]
-            members.sort(key=set(node.body).__contains__)  # those of a base class are first
-            self._constructors[id(node)] = constructor_of(node, members)
-        return self._constructors[id(node)]
-
     def _content(
-        self,
-        found: tuple[Module, Definition],
-        path: str,
-        options: Mapping[str, Any],
-        level: int,
-        depth: int,
+        self, found: tuple[Module, Definition], path: str, options: Mapping[str, Any], level: int, depth: int
     ) -> Iterator[str]:
         """Yield the docstring of an object, and its members."""
         module, item = found
         node, doc = item.node, item.doc
         self._left -= _CHARGE + len(doc)
-        function = self._constructor(module, item).node if isinstance(node, ast.ClassDef) else node
+        function = self._constructor(module, item)[1].node if isinstance(node, ast.ClassDef) else node
         if isinstance(node, ast.ClassDef) and node.bases and options.get("show_bases") is not False:
             self._left -= _CHARGE * len(node.bases)
             bases = (annotation_of(base) for base in node.bases)
@@ -331,18 +299,13 @@ def _types(function: Function, style: str) -> dict[str, tuple[str, str]]:
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
-    defaults |= {
-        item: value
-        for item, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        if value is not None
-    }
-    label, required = _TYPE_LABELS.get(style, ""), _REQUIRED.get(style, "")
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults |= {item: value for item, value in keywords if value is not None}
+    label, required = "type: " * (style == "spacy"), "required" * (style == "table")
     types = dict[str, tuple[str, str]]()
     for item in (*positional, *arguments.kwonlyargs):
         type = f"{label}`{annotation_of(item.annotation)}`" if item.annotation else ""
-        default = (
-            f"default: `{' '.join(ast.unparse(defaults[item]).split())}`" if item in defaults else required
-        )
+        default = f"default: `{source_of(defaults[item])}`" if item in defaults else required
         types[item.arg] = type, default
     if function.returns:
         types["return"] = f"{label}`{annotation_of(function.returns)}`", ""

@@ -6,18 +6,20 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any, ClassVar
 
+from recto._util.markdown import code_fences
 from recto._util.text import plural
 from recto.book.parsing import MARKDOWN, MYST, RST, Format, format_of
+from recto.book.parsing.directives import is_computed
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.sources.autodoc import AutodocOptions, Code
+from recto.book.sources.autodoc import AutodocOptions, Code, content_of
 from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
@@ -44,6 +46,12 @@ _TOCTREE = re.compile(
 )
 _TITLED = re.compile(r"(?P<title>.*?)(?<![ \t])[ \t]*+<(?P<target>[^<>]+)>")
 _AUTODOC = re.compile(r"^[ \t]*+(?:[*+-][ \t]++)?(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
+_RST_DIRECTIVE = re.compile(
+    r"^(?P<indent>[ \t]*+)\.\. (?P<name>[a-z][\w.+-]*+(?::[\w.+-]++)*+)::[ \t]*+(?P<argument>[^\n]*+)",
+    re.MULTILINE,
+)
+_MYST_DIRECTIVE = re.compile(r"\{(?P<name>[a-z][\w:.+-]*+)\}")
+_OPTIONS = re.compile(r"^[ \t]*+:[\w-]++:[^\n]*+", re.MULTILINE)
 _SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
 _DEFINITION = re.compile(
     r"^\.\. (?:\|([^|\n]{1,200})\|[ \t]|_`?([^:`\n]{1,200})`?:)[^\n]*+(?:\n[ \t]++\S[^\n]*+)*+", re.MULTILINE
@@ -59,6 +67,8 @@ _MOST_DEFINITIONS, _LONGEST_DEFINITION = 500, 2_000  # in `rst_prolog` and `rst_
 _MOST_LISTED = 10_000
 _MOST_ENTRIES = 100_000  # of the toctrees of all pages, which can list the same pages many times
 _MOST_GLOBS = 1_000  # in the toctrees of all pages; each is compared with all files
+_MOST_KEPT = 50  # expanded pages, each of which is read three times and has up to 1 MB
+_FAR = 200  # characters that tell whether a directive holds text
 _DEEPEST = 20
 
 
@@ -119,7 +129,7 @@ class SphinxSite(_ReferringSite):
     signature = r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*="
     suffixes: tuple[str, ...] = (".rst", ".md", ".txt", ".ipynb")
     first = "index"
-    _code = Code((), Path(), AutodocOptions())
+    _expanded: Callable[[str], Iterable[tuple[int, int, str]]] = staticmethod(lambda _: ())
     _external: Mapping[str, Sequence[Tree]] = {}
     _definitions: Mapping[str, str] = {}
 
@@ -135,7 +145,8 @@ class SphinxSite(_ReferringSite):
         text = read_config(config_file, self.bounds)
         config = read_literals(text)
         self.set_options(config)
-        self._code = Code(self._code_roots(text), self.bounds, _autodoc_options(config))
+        code = Code(self._code_roots(text), self.bounds, _autodoc_options(config))
+        self._expanded = lru_cache(_MOST_KEPT)(lambda text: list(code.expand(text)))
         self._unresolved = 0
         self._globs: dict[str, list[str]] = {}
         if "sphinx_external_toc" in texts_of(config.get("extensions")):
@@ -279,11 +290,12 @@ class SphinxSite(_ReferringSite):
         defined = dict.fromkeys(new for mark, new in self._definitions.items() if mark in text)
         if defined and format_of(file.name) is not MARKDOWN:
             documented = [*documented, Directive(len(text), len(text), new="\n\n" + "\n".join(defined))]
-        return in_order([*find_included(self.root, text, file), *substituted, *documented])
+        computed = _computed(file.name, text)
+        return in_order([*find_included(self.root, text, file), *substituted, *documented, *computed])
 
     def _documented(self, name: str, text: str) -> list[Directive]:
         """Find the directives of autodoc whose code is in the repository."""
-        found = [Directive(start, end, new=new) for start, end, new in self._code.expand(text)]
+        found = [Directive(start, end, new=new) for start, end, new in self._expanded(text)]
         if not found or format_of(name) is not MARKDOWN:
             return found
         in_rst = embedded_rst(text)
@@ -433,6 +445,22 @@ def _external_trees(toc: dict[str, Any]) -> dict[str, list[Tree]]:
     return trees
 
 
+def _computed(name: str, text: str) -> Iterator[Directive]:
+    """Find the directives of which code makes the text."""
+    is_markdown = format_of(name) is MARKDOWN
+    for match in () if is_markdown else _RST_DIRECTIVE.finditer(text):
+        indent = len(match["indent"])
+        options, body, _ = content_of(text[match.start() : match.end() + _FAR], len(match[0]), indent)
+        is_mark = bool(match["argument"]) and not options
+        if is_computed(match["name"], body, is_mark) and not is_literal(text, match.start(), indent):
+            yield Directive(match.start(), match.start(), computes=match["name"])
+    for opening, closing in code_fences(text) if is_markdown else ():
+        info = _MYST_DIRECTIVE.match(opening["info"])
+        body = _OPTIONS.sub("", text[opening.end() : closing.start() if closing else None])
+        if info and is_computed(info["name"], body):
+            yield Directive(opening.start(), opening.start(), computes=info["name"])
+
+
 def _autodoc_options(config: dict[str, Any]) -> AutodocOptions:
     """Return the options of autodoc; those of all directives may state `True` or a text."""
     stated = config.get("autodoc_default_options")
@@ -440,6 +468,8 @@ def _autodoc_options(config: dict[str, Any]) -> AutodocOptions:
     return AutodocOptions(
         text_of(config, "autodoc_typehints") or "signature",
         text_of(config, "autodoc_member_order") or "alphabetical",
+        config.get("autodoc_preserve_defaults") is True,
+        config.get("autodoc_class_signature") == "separated",
         text_of(config, "autoclass_content") or "class",
         "sphinx.ext.napoleon" in texts_of(config.get("extensions")),
         {key: value if isinstance(value, str) else "" for key, value in defaults if value is not False},

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from recto._util.text import plural
-from recto.book.parsing.frontmatter import load_mapping, stated
+from recto.book.parsing.frontmatter import stated
 from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.docusaurus.javascript import Unknown, get
-from recto.book.sources.docusaurus.pages import DocusaurusIncludes, find_partials
+from recto.book.sources.docusaurus.pages import DocusaurusIncludes
 from recto.book.sources.includes import (
     COMMENT_END,
     COMMENT_START,
@@ -60,7 +60,6 @@ _AS_WRITTEN = re.compile(  # VitePress's function, without what shortens anchors
     r".{1,99}\.normalize\(['\"]NFKD['\"]\)(?:(?!toLowerCase|\^-).){1,500}"
 )
 _PARAMETER = re.compile(r"(?P<slash>/?)(?::(?P<name>\w+)[*+?]?|\(\.\*\))")
-_COMPONENTS = ".vitepress/theme/components"
 _MOST_PATTERNS, _MOST_SEGMENTS = 100, 50
 _DEEPEST = 10
 
@@ -94,7 +93,6 @@ class VitePressSite(Site):
         self._suffix = "" if config.get("cleanUrls") is True or slash is not None else ".html"
         self.left_out = texts_of(config.get("srcExclude"))
         self._set_rewrites(config.get("rewrites"))
-        self._components = {file.stem for file in (self.directory / _COMPONENTS).glob("*.md")}
         self.choose_locale(config.get("locales"))
         sidebar = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
         more = (self.root / f"{self.locale}config.{end}" for end in _SUFFIXES)
@@ -143,15 +141,11 @@ class VitePressSite(Site):
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file; a landing page has the site's title, and shows its front matter."""
-        head, page = self.head(name), replace(page, text=_closed(page.text))
+        head = self.head(name)
         if head.get("layout") == "home":
             text = with_lines_of_head(page.text, list(_shown_at_home(head)))
             page = replace(page, title=self.title or page.title, text=text)
         return super().page(name, page)
-
-    def read_head(self, text: str) -> dict[str, Any]:
-        """Return the front matter of a text."""
-        return super().read_head(_closed(text))
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; an index page has the address of its directory."""
@@ -164,10 +158,6 @@ class VitePressSite(Site):
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find snippets, included files, containers, values of scripts and code in addresses."""
         directives = find_containers(text) if ":::" in text else []
-        if self._components and "/>" in text:  # that are written in Markdown
-            found = find_partials(text, code_ranges(text), self._components)
-            bases = (self.directory / _COMPONENTS,)
-            directives += [replace(tag, path=f"{name}.md", bases=bases) for name, tag in found]
         if "<<<" in text or "@include" in text:
             directives += _files(text, self.root, file)
         if "{{" in text:
@@ -177,12 +167,6 @@ class VitePressSite(Site):
         directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
         directives += [Directive(*mark.span()) for mark in _CODE_MARK.finditer(text) if "[!code " in text]
         return in_order(directives)
-
-
-def _closed(text: str) -> str:
-    """End front matter that is never closed, as VitePress does: the page has no text."""
-    unclosed = text.startswith("---\n") and "\n---" not in text
-    return f"{text.rstrip()}\n---\n" if unclosed and load_mapping(text[4:]) else text
 
 
 def _rewrite(source: str, target: str) -> Rewrite | None:
@@ -352,7 +336,7 @@ class StarlightSite(Site):
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find asides, which have a title by their type, and the pages that a page imports."""
-        asides = find_containers(text, "note tip caution danger") if ":::" in text else []
+        asides = find_containers(text) if ":::" in text else []
         in_code = code_ranges(text)
         for aside in _ASIDE.finditer(text):
             kind = _TYPE.search(aside["properties"])

@@ -7,9 +7,7 @@ configurations without running them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +15,7 @@ from urllib.parse import urlsplit
 from recto._util.languages import ENGLISH
 from recto._util.text import plural
 from recto.book.sources.directory import Generator, PageDirectory
-from recto.book.sources.docusaurus.commands import find_commands, managers
+from recto.book.sources.docusaurus.commands import find_commands
 from recto.book.sources.docusaurus.config import (
     CONFIG_FILES,
     DEFAULT_ID,
@@ -165,13 +163,13 @@ class DocusaurusSite(Generator):
             prefix=book_file.edition + self._prefix(docs),
             translated=translated,
             only_translated=locale is not first,
-            includes=Includes(partial(self._find, managers(get(docs.options, "remarkPlugins"))), bounds),
+            includes=Includes(self._find, bounds),
         )
 
-    def _find(self, names: Sequence[str], text: str, file: Path) -> list[Directive]:
+    def _find(self, text: str, file: Path) -> list[Directive]:
         """Find included files, comments that readers do not see, and commands for several programs."""
         found = [*find_magic_comments(text), *DocusaurusIncludes(self.directory)(text, file)]
-        return in_order([*find_commands(text, names), *found])
+        return in_order([*find_commands(text), *found])
 
     def _translated(self, docs: Docs, version: str, locale: Published) -> Path | None:
         """Return the directory with the translations of a version, if there may be any."""

@@ -363,7 +363,7 @@ class DocusaurusIncludes:
         if not partials and not raw and "raw-loader" not in text:
             return ()
         directives = [
-            replace(directive, path=paths[name]) for name, directive in find_partials(text, in_code, partials)
+            replace(directive, path=paths[name]) for name, directive in _partials(text, in_code, partials)
         ]
         if raw or "raw-loader" in text:
             directives += _raw_files(text, in_code, raw, partials)
@@ -394,8 +394,7 @@ def _wrappers(text: str, directives: Sequence[Directive]) -> Iterator[Directive]
             yield from (Directive(*line.span()) for line in (opened, closed))
 
 
-def find_partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str, Directive]]:
-    """Yield the tags `<X />` with these names, outside code."""
+def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str, Directive]]:
     for tag, end in _tags(text, in_code, names.__contains__):
         if text[end - 2] == "/":
             start, stop, prefix = whole_line(text, tag.start(), end)
