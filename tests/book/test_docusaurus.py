@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -252,35 +251,6 @@ def test_posts_of_blogs_are_counted(tmp_path: Path) -> None:
     assert open_book(root).notes == []
 
 
-COMMANDS = {
-    "npm i -D oil": ("yarn add --dev oil", "pnpm add -D oil", "bun add --dev oil"),
-    "npm rm oil": ("yarn remove oil", "pnpm remove oil", "bun remove oil"),
-    "npm start && npm run on -- -x": (
-        "yarn start && yarn run on -x",
-        "pnpm start && pnpm run on -x",
-        "bun start && bun run on -x",
-    ),
-    "npm install": ("yarn install", "pnpm install", "bun install"),
-    "npx oil": ("yarn dlx oil", "pnpm dlx oil", "bun x oil"),
-    "npm init oil@latest a": (),
-    "npm i -g oil": (),
-}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_commands_of_npm_are_shown_for_other_package_managers(tmp_path: Path, command: str) -> None:
-    plugin = "docs: {remarkPlugins: [require('npm2yarn')]}"
-    root = small_site(tmp_path, CONFIG.replace("docs: {}", plugin), "docs/a.md")
-    write(root, {"docs/a.md": f"# A\n\n- Run:\n\n  ```bash npm2yarn\n  {command}\n  ```\n"})
-    source = open_book(root)
-    (page,) = source.pages()
-    text = "\n".join(block.text for section in read(page).sections for block in section.blocks)
-    assert re.findall(r'title="(\w+)"\n  (.+)', text) == list(
-        zip(("npm", "Yarn", "pnpm", "Bun"), (command, *COMMANDS[command]), strict=False)
-    )
-    assert source.notes == []
-
-
 def test_what_plugins_and_components_show_is_noted(tmp_path: Path) -> None:
     plugins = "remarkPlugins: [[require('npm2yarn'), {sync: true}], remarkMath, tabs, () => 1]"
     root = small_site(tmp_path, CONFIG.replace("docs: {}", f"docs: {{{plugins}}}"), "docs/a.md")
@@ -293,7 +263,7 @@ def test_what_plugins_and_components_show_is_noted(tmp_path: Path) -> None:
     source = open_book(root)
     (page,) = source.pages()
     assert source.notes == [
-        "What plugins change in pages is not read: tabs, a function of the site.",
+        "What plugins change in pages is not read: npm2yarn, tabs, a function of the site.",
         "1 included file resolved in 1 page.",
         "Components are not run, so what these show is missing: Chart (1 page), Demo (1 page).",
     ]

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 from recto._util.languages import ENGLISH
 from recto._util.text import plural
 from recto.book.sources.directory import Generator, PageDirectory
-from recto.book.sources.docusaurus.commands import find_commands
 from recto.book.sources.docusaurus.config import (
     CONFIG_FILES,
     DEFAULT_ID,
@@ -167,9 +166,8 @@ class DocusaurusSite(Generator):
         )
 
     def _find(self, text: str, file: Path) -> list[Directive]:
-        """Find included files, comments that readers do not see, and commands for several programs."""
-        found = [*find_magic_comments(text), *DocusaurusIncludes(self.directory)(text, file)]
-        return in_order([*find_commands(text), *found])
+        """Find included files, and comments that readers do not see."""
+        return in_order([*find_magic_comments(text), *DocusaurusIncludes(self.directory)(text, file)])
 
     def _translated(self, docs: Docs, version: str, locale: Published) -> Path | None:
         """Return the directory with the translations of a version, if there may be any."""

@@ -35,7 +35,7 @@ _CLASSIC = re.compile(r"(?:@docusaurus/)?(?:preset-)?classic|.*preset-classic.*"
 _DOCS_PLUGIN = re.compile(r"(?:@docusaurus/)?(?:plugin-)?content-docs|.*plugin-content-docs.*")
 _PLUGIN_CODE = re.compile(r"(?:async\b|function\b|class\b|\(|new\b)")
 _CHANGING = ("beforeDefaultRemarkPlugins", "remarkPlugins", "beforeDefaultRehypePlugins", "rehypePlugins")
-_READ_PLUGINS = re.compile("math|katex|npm2yarn", re.IGNORECASE)
+_FORMULAS = re.compile("math|katex", re.IGNORECASE)
 _PLUGIN = re.compile(r"require\(['\"]([^'\"]+)['\"]\)|([\w@/.-]+)$")
 _UNREAD = "cannot be read without running it"
 _FLAGS = {
@@ -213,13 +213,13 @@ class DocusaurusConfig:
 
 
 def _changing_plugins(options: dict[str, Any]) -> Iterator[str]:
-    """Yield the names of plugins that may change the text of pages, except those that Recto replaces."""
+    """Yield the names of plugins that may change the text of pages; formulas are read without them."""
     for key in _CHANGING:
         plugins = get(options, key)
         for entry in plugins if isinstance(plugins, list) else ():
             plugin = get(entry, "0") if isinstance(entry, list) else entry
             source = plugin.source if isinstance(plugin, Unknown) else str(plugin)
-            if not _READ_PLUGINS.search(source):
+            if not _FORMULAS.search(source):
                 named = _PLUGIN.match(source)
                 yield named[1] or named[2] if named else "a function of the site"
 
