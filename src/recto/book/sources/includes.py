@@ -197,6 +197,7 @@ class Includes:
         names = [f"{directive.path}{suffix}" for suffix in directive.suffixes]
         for candidate in (base / name for base in directive.bases for name in names):
             try:
+                candidate.lstat()  # resolving the path of a missing file takes much longer
                 file = candidate.resolve()
                 if not is_inside(file, self._bounds):
                     reasons.append(self._outside)
