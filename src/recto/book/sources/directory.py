@@ -35,7 +35,7 @@ from recto.types.book import Failure, Page
 
 _HTML = (".html", ".htm")  # often parts of the site itself, such as templates
 _INDEX_STEMS = ("index", "README", "readme")
-_HEAD = 1 << 14  # characters of RST in which a title is looked for
+_HEAD = 1 << 16  # characters of an index page in which its title is looked for
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
 _MOST_ALTERNATIVES = 1_000  # of a pattern with braces
 _DEEPEST_BRACES = 10
@@ -381,9 +381,9 @@ class PageDirectory:
 
 def _title(page: Page) -> str:
     """Return the title that a page states; "" if it cannot be read, which is reported when it is indexed."""
-    text = page.text[:_HEAD] if page.path.endswith(".rst") else page.text  # the whole page is read later
+    is_whole = page.path.endswith((".ipynb", *_HTML))  # these formats cannot be cut
     try:
-        return read(replace(page, title="", text=text)).title
+        return read(replace(page, title="", text=page.text if is_whole else page.text[:_HEAD])).title
     except RectoError:
         raise
     except Exception:  # noqa: BLE001 - a reader may raise anything
