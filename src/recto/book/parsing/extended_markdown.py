@@ -47,8 +47,8 @@ _TITLE = re.compile(r"\btitle=(?:\"([^\"]*)\"|'([^']*)')")
 _INLINE = re.compile(  # a role, else inline code, in which nothing is a role
     r"(?:\{(?P<myst>[A-Za-z][\w:+.-]{0,40})(?:[ \t][^{}`\n]{0,200})?\}"
     r"|(?<![\w:]):(?P<rst>[A-Za-z][\w+.:-]{0,40}):)"
-    r"(?P<ticks>`+)(?!`)(?P<text>[^`]{1,2000}?)(?P=ticks)(?!`)"
-    r"|(?<!`)(?P<code>`+)(?!`).{1,2000}?(?<!`)(?P=code)(?!`)(?P<raw>\{=\w+\})?",
+    r"(?P<ticks>`+)(?!`)(?P<text>[^`]{1,1000}?)(?P=ticks)(?!`)"
+    r"|(?<!`)(?P<code>`+)(?!`).{1,1000}?(?<!`)(?P=code)(?!`)(?P<raw>\{=\w+\})?",
     re.DOTALL,
 )
 _REMOVED = re.compile(r"\bremove[-_](?:cell|input)\b")
